@@ -1,0 +1,36 @@
+# Two commands do all the set-up: `make train` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.installed
+RUN ?= runs/connect_four-$(shell date +%Y%m%d-%H%M%S)
+
+.PHONY: install train test check clean
+
+install: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $(READY)
+
+# about three minutes of training on two cores, then what it learned
+train: $(READY)
+	$(BIN)/senju train connect_four --run $(RUN)
+
+# everything: format, lint, types, all tests, coverage
+test: $(READY) lint
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest --cov --cov-report=term
+
+# the fast part, while working
+check: $(READY) lint
+	$(BIN)/python -m pytest -m 'not slow' -q
+
+.PHONY: lint
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .coverage*

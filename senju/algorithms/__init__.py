@@ -1,0 +1,10 @@
+"""Algorithms: the contract and the learners senju brings."""
+
+from senju.algorithms.learner import Learner
+from senju.registry import Registry
+
+ALGORITHMS: Registry[Learner] = Registry(
+    "algorithm",
+    Learner,  # type: ignore[type-abstract]  # the registry only asks whether classes derive from it
+    {"ppo": "senju.algorithms.ppo:PPO"},
+)

@@ -1,0 +1,44 @@
+"""A categorical distribution over the legal actions, right from 2 to many thousands of them."""
+
+import torch
+from torch import Tensor
+
+from senju.errors import NoLegalActionError
+
+
+class MaskedCategorical:
+    """Probabilities of legal actions only; computed in float32 whatever the logits are.
+
+    Illegal logits never enter a sum: they are replaced before the softmax, and their part of the
+    entropy is set to zero rather than computed as 0 · (−∞), which is NaN.
+    """
+
+    def __init__(self, logits: Tensor, legal: Tensor) -> None:
+        """`logits` and boolean `legal`, both [..., actions]."""
+        if not bool(legal.any(-1).all()):
+            rows = (~legal.any(-1)).reshape(-1).nonzero().reshape(-1).tolist()
+            raise NoLegalActionError(f"no legal action in rows {rows[:10]}{' …' if len(rows) > 10 else ''}")
+        self.legal = legal
+        scores = logits.float().masked_fill(~legal, float("-inf"))
+        self.log_probs = scores - scores.logsumexp(-1, keepdim=True)  # -inf where illegal
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        """Log-probability of each row's action; minus infinity for an illegal one."""
+        return self.log_probs.gather(-1, actions.long().unsqueeze(-1)).squeeze(-1)
+
+    def probs(self) -> Tensor:
+        """Probabilities; exactly 0 where illegal."""
+        return self.log_probs.exp()
+
+    def entropy(self) -> Tensor:
+        """Entropy in nats."""
+        finite = self.log_probs.masked_fill(~self.legal, 0.0)
+        return -(finite.exp() * finite).masked_fill(~self.legal, 0.0).sum(-1)
+
+
+def unpack_legal_bits(words: Tensor, num_actions: int) -> Tensor:
+    """Legal words (int64 bits, [..., words]) as booleans [..., actions], on any device."""
+    octets = words.contiguous().view(torch.uint8)
+    shifts = torch.arange(8, device=words.device, dtype=torch.uint8)
+    bits = (octets.unsqueeze(-1) >> shifts) & 1
+    return bits.reshape(*words.shape[:-1], -1)[..., :num_actions].bool()

@@ -1,0 +1,187 @@
+"""PPO's objective, twice: in PyTorch, to read and for any device, and compiled, for the CPU.
+
+The compiled one computes the loss and its gradient with respect to logits and values in one pass
+over the legal actions. It touches nothing illegal, so that its cost follows the number of legal
+moves rather than of actions. Tests hold the two to each other.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from senju.algorithms.masked_categorical import MaskedCategorical, unpack_legal_bits
+from senju.errors import ModelError, NoLegalActionError
+from senju.kernels import ONE, WORD_BITS, ZERO, compiled, is_allowed, log_normaliser, trailing_zeros
+
+
+class Minibatch(NamedTuple):
+    """Decisions to learn from, as tensors on one device."""
+
+    observation: Tensor  # bytes [sample, *observation_shape]
+    legal: Tensor  # int64 bits [sample, words]
+    actions: Tensor  # int32 [sample]
+    log_probs: Tensor  # [sample], of the policy that acted
+    advantages: Tensor  # [sample]
+    returns: Tensor  # [sample]
+
+
+class Coefficients(NamedTuple):
+    """The numbers in the objective."""
+
+    clip_range: float
+    value: float
+    entropy: float
+
+
+class LossReport(NamedTuple):
+    """Means over a minibatch."""
+
+    policy_loss: float
+    value_loss: float
+    entropy: float
+    approximate_kl: float
+    clip_fraction: float
+    largest_ratio_error: float  # max |ratio - 1|
+
+
+def ppo_loss(
+    logits: Tensor, values: Tensor, batch: Minibatch, coefficients: Coefficients
+) -> tuple[Tensor, Tensor]:
+    """The loss to minimise, and the six numbers of a LossReport as one tensor.
+
+    Schulman 2017, eq. 7 and 9, with the squared error of the value halved.
+    """
+    policy = MaskedCategorical(logits, unpack_legal_bits(batch.legal, logits.shape[-1]))
+    log_ratio = policy.log_prob(batch.actions) - batch.log_probs
+    ratio = log_ratio.exp()
+    low, high = 1.0 - coefficients.clip_range, 1.0 + coefficients.clip_range
+    clipped = ratio.clamp(low, high)
+    policy_loss = -torch.minimum(ratio * batch.advantages, clipped * batch.advantages).mean()
+    value_loss = 0.5 * (values.float() - batch.returns).square().mean()
+    entropy = policy.entropy().mean()
+    loss = policy_loss + coefficients.value * value_loss - coefficients.entropy * entropy
+    with torch.no_grad():
+        numbers = torch.stack(
+            [
+                policy_loss,
+                value_loss,
+                entropy,
+                (ratio - 1.0 - log_ratio).mean(),  # never negative, little variance (Schulman 2020)
+                ((ratio < low) | (ratio > high)).float().mean(),
+                (ratio - 1.0).abs().max(),
+            ]
+        )
+    return loss, numbers
+
+
+@compiled
+def _loss_and_gradient(
+    logits: NDArray[np.float32],  # [sample, actions]
+    values: NDArray[np.float32],
+    legal: NDArray[np.uint64],  # [sample, words]
+    actions: NDArray[np.int32],
+    old_log_probs: NDArray[np.float32],
+    advantages: NDArray[np.float32],
+    returns: NDArray[np.float32],
+    clip_range: float,
+    value_coefficient: float,
+    entropy_coefficient: float,
+    logits_gradient: NDArray[np.float32],  # zero where illegal, on entry
+    values_gradient: NDArray[np.float32],
+    report: NDArray[np.float64],
+) -> int:
+    """Fill the gradients and the report; return the first sample that cannot be judged, or -1."""
+    num_samples = logits.shape[0]
+    share = 1.0 / num_samples
+    for sample in range(num_samples):
+        scores, allowed, action = logits[sample], legal[sample], actions[sample]
+        normaliser = log_normaliser(scores, allowed)
+        if not np.isfinite(normaliser) or not is_allowed(allowed, action):
+            return sample
+        # rounded as it was when acting, so that an unchanged policy has a ratio of exactly 1
+        log_ratio = np.float32(scores[action] - normaliser) - old_log_probs[sample]
+        ratio = math.exp(log_ratio)
+        clipped = min(max(ratio, 1.0 - clip_range), 1.0 + clip_range)
+        advantage = advantages[sample]
+        is_active = ratio * advantage <= clipped * advantage
+        policy_slope = -ratio * advantage * share if is_active else 0.0
+
+        entropy = 0.0
+        for index in range(allowed.shape[0]):
+            bits = allowed[index]
+            while bits != ZERO:
+                log_prob = scores[index * WORD_BITS + int(trailing_zeros(bits))] - normaliser
+                if log_prob > -np.inf:
+                    entropy -= math.exp(log_prob) * log_prob
+                bits &= bits - ONE
+        for index in range(allowed.shape[0]):
+            bits = allowed[index]
+            while bits != ZERO:
+                other = index * WORD_BITS + int(trailing_zeros(bits))
+                log_prob = scores[other] - normaliser
+                prob = math.exp(log_prob)
+                gradient = -policy_slope * prob
+                if prob > 0.0:
+                    gradient += entropy_coefficient * share * prob * (log_prob + entropy)
+                logits_gradient[sample, other] = gradient
+                bits &= bits - ONE
+        logits_gradient[sample, action] += policy_slope
+
+        error = values[sample] - returns[sample]
+        values_gradient[sample] = value_coefficient * error * share
+        report[0] -= min(ratio * advantage, clipped * advantage) * share
+        report[1] += 0.5 * error * error * share
+        report[2] += entropy * share
+        report[3] += (ratio - 1.0 - log_ratio) * share
+        report[4] += share if abs(ratio - 1.0) > clip_range else 0.0
+        report[5] = max(report[5], abs(ratio - 1.0))
+    return -1
+
+
+def backward_compiled(
+    logits: Tensor, values: Tensor, batch: Minibatch, coefficients: Coefficients
+) -> LossReport:
+    """Send the loss's gradient into the graph of float32 `logits` and `values`, on the CPU."""
+    logits_gradient, values_gradient = torch.zeros(logits.shape), torch.empty(values.shape)
+    report = np.zeros(len(LossReport._fields))
+    refused = _loss_and_gradient(
+        logits.detach().contiguous().numpy(),
+        values.detach().contiguous().numpy(),
+        batch.legal.numpy().view(np.uint64),
+        batch.actions.numpy(),
+        batch.log_probs.numpy(),
+        batch.advantages.numpy(),
+        batch.returns.numpy(),
+        *coefficients,
+        logits_gradient.numpy(),
+        values_gradient.numpy(),
+        report,
+    )
+    if refused >= 0:
+        _explain_refusal(refused, logits, batch)
+    torch.autograd.backward((logits, values), (logits_gradient, values_gradient))
+    return LossReport(*report.tolist())
+
+
+def _explain_refusal(sample: int, logits: Tensor, batch: Minibatch) -> None:
+    if not batch.legal[sample].any():
+        raise NoLegalActionError(f"sample {sample}: the legal mask is empty")
+    if not bool(logits[sample].isfinite().all()):
+        raise ModelError(f"sample {sample}: the policy's logits are not finite; training has diverged")
+    raise ModelError(f"sample {sample}: action {int(batch.actions[sample])} is not legal in its own mask")
+
+
+def backward_reference(
+    logits: Tensor, values: Tensor, batch: Minibatch, coefficients: Coefficients
+) -> LossReport:
+    """The same by PyTorch's own differentiation, on any device."""
+    loss, numbers = ppo_loss(logits, values, batch, coefficients)
+    loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    report = LossReport(*numbers.tolist())
+    if not all(map(math.isfinite, report)):
+        raise ModelError("PPO's loss is not finite; training has diverged")
+    return report

@@ -1,0 +1,10 @@
+"""Backends: where rollouts are played."""
+
+from senju.backends.backend import Backend
+from senju.registry import Registry
+
+BACKENDS: Registry[Backend] = Registry(
+    "backend",
+    Backend,  # type: ignore[type-abstract]  # the registry only asks whether classes derive from it
+    {"serial": "senju.backends.serial:Serial"},
+)

@@ -1,0 +1,141 @@
+"""The live display of a training run, and its plain version where there is no terminal."""
+
+from collections import defaultdict
+from time import monotonic
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from senju.cli.console import percent, score_text
+from senju.training import trainer
+from senju.training.evaluation import MatchResult
+from senju.training.run import Run
+from senju.training.stages import explain, share_of_groups
+
+BARS = " ▁▂▃▄▅▆▇█"
+PLAIN_INTERVAL = 10.0  # seconds between lines where there is no terminal
+SHOWN_METRICS = {
+    "policy_loss": "policy loss",
+    "value_loss": "value loss",
+    "entropy": "entropy",
+    "approximate_kl": "KL",
+    "clip_fraction": "clipped",
+    "explained_variance": "value explains",
+    "learning_rate": "learning rate",
+    "steps_per_game": "steps per game",
+}
+
+
+class TrainingDisplay(trainer.Listener):
+    """Progress with ETA, speed, strength so far, losses, and where the time goes."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.results: dict[str, list[MatchResult]] = defaultdict(list)
+        self._progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            expand=True,
+        )
+        self._task = self._progress.add_task("updates", total=None, left="")
+        self._latest: trainer.Progress | None = None
+        self._live = Live(get_renderable=self._render, console=console, refresh_per_second=4, transient=False)
+        self._last_line = monotonic()
+
+    def __enter__(self) -> "TrainingDisplay":
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.console.is_terminal:
+            self._live.stop()
+
+    def on_start(self, run: Run, update: int) -> None:
+        """Say what is trained and where it is kept."""
+        weights = sum(parameter.numel() for parameter in run.new_model().parameters())
+        config = run.config
+        self.console.print(
+            f"Training [bold]{config.game['name']}[/] by {config.algorithm['name']} with the model "
+            f"{config.model['name']} ({weights:,} weights), {config.collect.num_games} games at once, "
+            f"{config.total_steps:,} steps, seed {config.seed}.",
+            highlight=False,
+        )
+        self.console.print(f"Run folder: [bold]{run.path}[/]", highlight=False, soft_wrap=True)
+        self._progress.update(self._task, total=config.total_updates, completed=update)
+
+    def on_update(self, progress: trainer.Progress) -> None:
+        """Redraw, or now and then write a line."""
+        self._latest = progress
+        left = f"{_duration(progress.seconds_left)} left"
+        self._progress.update(self._task, completed=progress.update, left=left)
+        if not self.console.is_terminal and monotonic() - self._last_line > PLAIN_INTERVAL:
+            self._last_line = monotonic()
+            self.console.print(
+                f"update {progress.update}/{progress.total_updates}, "
+                f"{progress.steps_per_second:,.0f} steps/s, {left}",
+                highlight=False,
+            )
+
+    def on_evaluation(self, update: int, result: MatchResult) -> None:
+        """Add a result to the strength so far."""
+        self.results[result.opponent].append(result)
+        if not self.console.is_terminal:
+            self.console.print(
+                f"update {update}: against {result.opponent} {score_text(result)}", highlight=False
+            )
+
+    def _render(self) -> RenderableType:
+        if self._latest is None:
+            return Panel("compiling kernels and starting …", border_style="dim")
+        parts: list[RenderableType] = [self._progress]
+        if self.results:
+            parts.append(self._strength_table())
+        columns = Table.grid(expand=True, padding=(0, 2))
+        columns.add_row(self._metrics_table(self._latest), _time_table(self._latest))
+        return Panel(Group(*parts, columns), border_style="dim")
+
+    def _strength_table(self) -> Table:
+        table = Table(box=None, padding=(0, 2))
+        for name in ("strength against", "score (95 % interval)", "so far"):
+            table.add_column(name, header_style="bold")
+        for opponent, results in self.results.items():
+            line = "".join(BARS[round(8 * result.score)] for result in results[-40:])
+            table.add_row(opponent, score_text(results[-1]), f"[cyan]{line}[/]")
+        return table
+
+    def _metrics_table(self, progress: trainer.Progress) -> Table:
+        table = Table(box=None, padding=(0, 2))
+        table.add_column("learning", header_style="bold")
+        table.add_column("", justify="right")
+        for name, label in SHOWN_METRICS.items():
+            if name in progress.metrics:
+                table.add_row(label, f"{progress.metrics[name]:.4g}")
+        return table
+
+
+def _time_table(progress: trainer.Progress) -> Table:
+    table = Table(box=None, padding=(0, 2))
+    table.add_column("where the time goes", header_style="bold")
+    table.add_column(f"{progress.steps_per_second:,.0f} steps/s", justify="right")
+    for name, share in share_of_groups(progress.stages).items():
+        bar = "█" * round(20 * share)
+        table.add_row(f"{name}", f"{percent(share, 0)} [green]{bar:<20}[/]")
+    table.add_row(f"[dim]{explain(progress.stages)}[/]", "")
+    return table
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,99 @@
+"""`senju doctor`: what this machine offers, and what would limit a run on it."""
+
+import os
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from senju.cli.console import JsonOption, err, friendly_errors, out, print_json
+from senju.kernels import kernel_cache_folder
+from senju.machine import Machine, inspect_machine
+from senju.training.probe import Probe, probe
+
+GIB = 2**30
+PACKAGES = ("senju", "numpy", "numba", "torch", "pydantic")
+
+
+def doctor(
+    game: Annotated[str, typer.Option(help="The game to try.")] = "connect_four",
+    as_json: JsonOption = False,
+) -> None:
+    """Tell cores, memory, shared memory, threads and GPU; try a game and say what would limit a run."""
+    with friendly_errors():
+        machine = inspect_machine()
+        with err.status(f"trying {game} for a few seconds"):
+            tried = probe(game)
+    findings = limits(machine, tried)
+    versions = {name: version(name) for name in PACKAGES}
+    if as_json:
+        record = {**asdict(machine), "versions": versions, "probe": asdict(tried), "limits": findings}
+        print_json(record)
+        return
+    out.print(_table(machine, tried, versions))
+    for finding in findings:
+        out.print(f"[yellow]•[/] {finding}", highlight=False)
+
+
+def limits(machine: Machine, tried: Probe) -> list[str]:
+    """What would hold a run back here, and what to do about it."""
+    findings = [f"A run of {tried.game} here is {tried.explanation}."]
+    if machine.core_limit < machine.cores:
+        findings.append(
+            f"A quota allows {machine.core_limit:g} of {machine.cores} cores; set threads to "
+            f"{max(1, int(machine.core_limit))}, or raise the quota."
+        )
+    if machine.cores == 1:
+        findings.append("One core: collecting and learning take turns.")
+    if machine.memory_bytes < 2 * GIB:
+        findings.append(
+            f"Little memory is free ({_size(machine.memory_bytes)}); use fewer games or a smaller model."
+        )
+    if machine.shared_memory_bytes is not None and machine.shared_memory_bytes < GIB // 4:
+        findings.append(
+            f"/dev/shm has only {_size(machine.shared_memory_bytes)} free, as containers often do; "
+            "start the container with --shm-size=1g before using worker processes."
+        )
+    if machine.disk_free_bytes < GIB:
+        findings.append(f"The disk has only {_size(machine.disk_free_bytes)} free for checkpoints.")
+    if not machine.gpus:
+        findings.append("No GPU is seen: the learner computes on the CPU; small models suit it.")
+    if not os.access(_existing(kernel_cache_folder()), os.W_OK):
+        findings.append(
+            "Compiled code cannot be kept on disk; set SENJU_CACHE to a folder that can be written."
+        )
+    return findings
+
+
+def _table(machine: Machine, tried: Probe, versions: dict[str, str]) -> Table:
+    shared = machine.shared_memory_bytes
+    rows = {
+        "processor": machine.processor,
+        "cores": f"{machine.cores}"
+        + (f", quota {machine.core_limit:g}" if machine.core_limit < machine.cores else ""),
+        "memory free": _size(machine.memory_bytes),
+        "shared memory free": "none" if shared is None else _size(shared),
+        "disk free": _size(machine.disk_free_bytes),
+        "torch threads": str(machine.torch_threads),
+        "GPU": ", ".join(machine.gpus) or "none",
+        "compiled code": str(kernel_cache_folder()),
+        "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
+        f"{tried.game}, collecting alone": f"{tried.collecting:,.0f} steps/s",
+        f"{tried.game}, learning alone": f"{tried.learning:,.0f} steps/s",
+        f"{tried.game}, end to end": f"{tried.end_to_end:,.0f} steps/s",
+    }
+    table = Table(show_header=False)
+    for name, value in rows.items():
+        table.add_row(name, value)
+    return table
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / GIB:.1f} GiB" if num_bytes >= GIB else f"{num_bytes / 2**20:.0f} MiB"
+
+
+def _existing(path: Path) -> Path:
+    return path if path.exists() else _existing(path.parent)

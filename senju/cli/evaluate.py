@@ -1,0 +1,65 @@
+"""`senju evaluate`: how strong a run's agent is."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import Progress
+
+from senju.cli.console import JsonOption, err, friendly_errors, out, print_json
+from senju.cli.results import judgement_text, match_table
+from senju.training.evaluation import MatchResult, MoveJudge, play_match
+from senju.training.opponents import make_player
+from senju.training.run import Run
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    against: Annotated[
+        list[str], typer.Option(help="random, minimax:DEPTH, perfect, or a run's folder; may be given often.")
+    ] = ["random"],  # noqa: B006  # typer copies it
+    games: Annotated[int, typer.Option(help="Games per opponent; even, since colours are swapped.")] = 200,
+    seed: Annotated[int, typer.Option(help="Of openings and of players that draw.", min=0)] = 0,
+    temperature: Annotated[
+        float, typer.Option(help="0 plays the best move; 1 draws from the policy.", min=0)
+    ] = 0.0,
+    opening_plies: Annotated[
+        int | None,
+        typer.Option(help="Random plies before each pair; 4 if both sides are deterministic.", min=0),
+    ] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="A checkpoint by name; the newest by default.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure strength: matches with colours swapped in pairs, scores with Wilson intervals.
+
+    Against `perfect`, every move from positions with at least 14 stones is judged by an exact solver.
+    """
+    with friendly_errors():
+        opened = Run(run)
+        player = opened.agent_at(checkpoint).player(temperature)
+        opponents = [(name, make_player(opened.game, name, temperature)) for name in against]
+        results: list[MatchResult] = []
+        with Progress(console=err, transient=True, disable=as_json) as progress:
+            for name, opponent in opponents:
+                task = progress.add_task(f"against {opponent.name}", total=games)
+                judge = MoveJudge() if name == "perfect" else None
+                result = play_match(
+                    opened.game,
+                    player,
+                    opponent,
+                    games,
+                    seed=seed,
+                    opening_plies=opening_plies,
+                    on_player_moves=judge.see if judge else None,
+                    on_ply=lambda done, total, task=task: progress.update(task, completed=done),  # type: ignore[misc]  # mypy cannot type a lambda's default
+                )
+                results.append(result.judged(judge.verdict()) if judge else result)
+    if as_json:
+        print_json([result.as_dict() for result in results])
+        return
+    out.print(match_table(results, f"{player.name}, temperature {temperature:g}"))
+    for result in results:
+        if result.judgement is not None:
+            out.print(judgement_text(result.judgement), highlight=False)

@@ -1,0 +1,47 @@
+"""The `senju` command."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from senju.cli.console import out
+from senju.cli.doctor import doctor
+from senju.cli.evaluate import evaluate
+from senju.cli.games import games
+from senju.cli.play import play
+from senju.cli.train import train
+from senju.version import __version__
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_show_locals=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"senju {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def senju(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Train game-playing agents with many hands at once."""
+
+
+for command in (train, evaluate, play, games, doctor):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line; a user's own modules are found in the current folder."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    app()

@@ -1,0 +1,102 @@
+"""`senju train`: train an agent, or go on with one."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from senju.cli.console import JsonOption, SetOption, friendly_errors, out, print_json, settings_from
+from senju.cli.display import TrainingDisplay
+from senju.cli.results import judgement_text, match_table
+from senju.training.api import prepare_resume, prepare_run, train_run
+from senju.training.interrupt import stop_on_signals
+from senju.training.run import Run
+from senju.training.stages import explain
+from senju.training.trainer import Listener
+
+
+def train(
+    game: Annotated[str | None, typer.Argument(help="A game's name, or package.module:Class.")] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="Folder of the new run; runs/GAME-DATE by default.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="Settings in a YAML file.", exists=False)] = None,
+    assignments: SetOption = None,
+    steps: Annotated[int | None, typer.Option(help="Short for --set total_steps=N.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Short for --set seed=N.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with this run.")] = None,
+    checkpoint: Annotated[str | None, typer.Option(help="With --resume: from this checkpoint.")] = None,
+    max_updates: Annotated[
+        int | None, typer.Option(help="Stop (and save) after so many updates; --resume goes on.", min=1)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train an agent by self-play; Ctrl-C finishes the step and saves.
+
+    Settings come from the defaults, the game's preset, --config, and --set, in this order.
+    """
+    with friendly_errors():
+        settings = settings_from(config, assignments, total_steps=steps, seed=seed)
+        if resume is None:
+            prepared = prepare_run(game, run, settings)
+        else:
+            prepared = prepare_resume(resume, game, settings)
+        with stop_on_signals() as stop:
+            if as_json:
+                finished = train_run(prepared, stop, Listener(), checkpoint, max_updates)
+            else:
+                with TrainingDisplay(out) as display:
+                    finished = train_run(prepared, stop, display, checkpoint, max_updates)
+    if as_json:
+        print_json(_summary(prepared, finished))
+    else:
+        _show_end(prepared, display, finished)
+    if stop.is_set:
+        raise typer.Exit(stop.exit_code)
+
+
+def _summary(run: Run, finished: bool) -> dict[str, object]:
+    metrics, evaluations = run.metrics, run.evaluations
+    last = evaluations[-1]["update"] if evaluations else None
+    return {
+        "run": str(run.path),
+        "finished": finished,
+        "update": metrics[-1]["update"] if metrics else 0,
+        "steps": metrics[-1]["steps"] if metrics else 0,
+        "seconds": metrics[-1]["seconds"] if metrics else 0.0,
+        "metrics": metrics[-1] if metrics else {},
+        "evaluations": [record for record in evaluations if record["update"] == last],
+        "explanation": explain(_total_stages(run)),
+    }
+
+
+def _total_stages(run: Run) -> dict[str, float]:
+    totals: dict[str, float] = {}
+    for record in run.metrics:
+        for name, seconds in record["stages"].items():
+            totals[name] = totals.get(name, 0.0) + seconds
+    return totals
+
+
+def _show_end(run: Run, display: TrainingDisplay, finished: bool) -> None:
+    if not finished:
+        out.print(
+            f"\nStopped and saved. Go on with: [bold]senju train --resume {run.path}[/]", soft_wrap=True
+        )
+        return
+    latest = [results[-1] for results in display.results.values()]
+    out.print()
+    if latest:
+        out.print(match_table(latest, "How strong it became"))
+    for result in latest:
+        if result.judgement is not None:
+            out.print(judgement_text(result.judgement), highlight=False)
+    metrics = run.metrics
+    if metrics:
+        speed = f"{metrics[-1]['steps']:,} steps in {metrics[-1]['seconds']:.0f} s"
+        out.print(f"{speed}; {explain(_total_stages(run))}.", highlight=False)
+    out.print(f"Strength over time: {run.path / 'strength.svg'}", highlight=False, soft_wrap=True)
+    game = run.config.game["name"]
+    out.print(
+        f"Play against it: [bold]senju play {game} --run {run.path}[/]", highlight=False, soft_wrap=True
+    )

@@ -1,0 +1,1 @@
+"""Collecting: shards of rows played by a policy, written into slots."""

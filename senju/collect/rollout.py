@@ -1,0 +1,110 @@
+"""The hot loop: T steps of one shard, written into a slot. Nothing here runs per row in Python."""
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from senju.collect.exploration import sample_actions
+from senju.collect.shard import Shard
+from senju.collect.slots import Slot
+from senju.games.game import Game
+from senju.games.rows import ACTION
+from senju.kernels import compiled
+from senju.models.model import Model
+from senju.timing import StageClock
+
+
+class Actor:
+    """A model that evaluates batches of one fixed shape, without gradients.
+
+    The shape is fixed because another one may round differently: equal bits need equal shapes.
+    """
+
+    def __init__(self, game: Game, model: Model, num_rows: int) -> None:
+        self.model = model.eval()
+        self._batch = num_rows * game.num_acting
+        self._input = torch.zeros(self._batch, *game.observation_shape)
+
+    def evaluate(self, observation: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Logits [row * acting, actions] and values [row * acting] of a batch of observations."""
+        with torch.inference_mode():
+            self._input.copy_(torch.from_numpy(observation).view(self._input.shape))
+            logits, values = self.model(self._input)
+            return logits.contiguous().numpy(), values.numpy()
+
+
+@compiled
+def _spread_values(
+    values: NDArray[np.float32],  # [row * acting]
+    seats: NDArray[np.int8],  # [row, acting]
+    chosen: NDArray[np.bool_],  # [row]
+    is_zero_sum: bool,
+    bootstrap: NDArray[np.float32],  # [row, seat]
+) -> None:
+    """Give each seat the value of the position: its own, or in a zero-sum game minus the other's."""
+    num_places = seats.shape[1]
+    for row in range(seats.shape[0]):
+        if not chosen[row]:
+            continue
+        bootstrap[row] = math.nan
+        for place in range(num_places):
+            seat, value = seats[row, place], values[row * num_places + place]
+            if seat < 0:
+                continue
+            if is_zero_sum and num_places == 1:
+                bootstrap[row, 1 - seat] = -value
+            bootstrap[row, seat] = value
+
+
+class RolloutPlayer:
+    """Plays rollouts of shards with one actor; one per worker."""
+
+    def __init__(self, game: Game, model: Model, num_rows: int, clock: StageClock) -> None:
+        self.game = game
+        self.actor = Actor(game, model, num_rows)
+        self.clock = clock
+        self._after = game.new_observations(num_rows)
+
+    def play(self, shard: Shard, slot: Slot) -> None:
+        """Fill a slot with the shard's next steps."""
+        rows, clock = shard.rows, self.clock
+        slot.bootstrap.fill(0.0)
+        clock.start()
+        for time in range(slot.num_steps):
+            observations, outcomes = slot.observations_at(time), slot.outcomes_at(time)
+            rows.observe(observations)
+            clock.lap("observe")
+            logits, values = self.actor.evaluate(observations.observation)
+            slot.values[time] = values.reshape(slot.values[time].shape)
+            clock.lap("evaluate")
+            actions = slot.actions[time]
+            sample_actions(
+                logits,
+                observations.legal,
+                observations.seats,
+                rows.clock,
+                rows.seed,
+                ACTION,
+                actions,
+                slot.log_probs[time],
+            )
+            clock.lap("choose")
+            rows.step(actions, outcomes)
+            clock.lap("step")
+            if outcomes.truncated.any():
+                self._value_positions(shard, outcomes.truncated, slot.bootstrap[time])
+            rows.advance(outcomes)
+            clock.lap("restart")
+        running = ~(slot.terminated[-1] | slot.truncated[-1])
+        self._value_positions(shard, running, slot.bootstrap[-1])
+
+    def _value_positions(
+        self, shard: Shard, chosen: NDArray[np.bool_], bootstrap: NDArray[np.float32]
+    ) -> None:
+        """Value the rows' positions as they stand, before any of them starts anew."""
+        shard.rows.observe(self._after)
+        _, values = self.actor.evaluate(self._after.observation)
+        _spread_values(values, self._after.seats, chosen, self.game.is_zero_sum, bootstrap)
+        self.clock.lap("evaluate")

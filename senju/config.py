@@ -1,0 +1,130 @@
+"""Settings: one frozen pydantic model per part, filled by YAML, command line or Python alike."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from senju.errors import ConfigError
+
+Settings = dict[str, Any]
+
+
+class Part(BaseModel):
+    """The settings of one part of a run: fixed once made, and closed to unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+PartT = TypeVar("PartT", bound=Part)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint that names the known word nearest to `word`, or all of them.
+
+    >>> nearest("conect_four", ["connect_four", "tic_tac_toe"])
+    "did you mean 'connect_four'?"
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"known are {', '.join(names)}" if names else "there are none"
+
+
+def validated(part: type[PartT], settings: Mapping[str, Any], where: str = "") -> PartT:
+    """A part filled with `settings`, or a ConfigError that says what is wrong with each of them."""
+    try:
+        return part.model_validate(dict(settings))
+    except ValidationError as error:
+        problems = [_explain(part, problem, where) for problem in error.errors()]
+        raise ConfigError("; ".join(problems)) from None
+
+
+def _explain(part: type[Part], problem: Any, where: str) -> str:
+    location = [str(key) for key in problem["loc"]]
+    key = ".".join([where, *location] if where else location)
+    if problem["type"] == "extra_forbidden":
+        known = _fields_at(part, location[:-1])
+        return f"unknown setting {key!r}; {nearest(location[-1], known)}"
+    inner = problem.get("ctx", {}).get("error")
+    if isinstance(inner, ConfigError):  # raised by one of our own validators: says it all
+        return str(inner)
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{key}={problem['input']!r}: {message[0].lower()}{message[1:]}"
+
+
+def _fields_at(part: type[Part], location: list[str]) -> Iterable[str]:
+    fields = part.model_fields
+    for key in location:
+        inner = fields[key].annotation if key in fields else None
+        if not (isinstance(inner, type) and issubclass(inner, Part)):
+            return []
+        fields = inner.model_fields
+    return fields
+
+
+def read_yaml(path: Path) -> Settings:
+    """The settings in a YAML file."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid YAML: {error}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: expected settings as `key: value`, found {type(content).__name__}")
+    return content
+
+
+def parse_assignment(text: str) -> Settings:
+    """`part.key=value` as nested settings; the value is read as YAML.
+
+    >>> parse_assignment("algorithm.epochs=2")
+    {'algorithm': {'epochs': 2}}
+    """
+    path, equals, value = text.partition("=")
+    keys = path.strip().split(".")
+    if not equals or not all(keys):
+        raise ConfigError(f"cannot read the setting {text!r}; write part.key=value")
+    settings: Any = _parse_value(value, text)
+    for key in reversed(keys):
+        settings = {key: settings}
+    return dict(settings)
+
+
+def _parse_value(value: str, whole: str) -> Any:
+    try:
+        number = float(value)
+    except ValueError:
+        pass
+    else:  # YAML 1.1 reads 1e6 as text
+        if "e" in value.lower() and number.is_integer():
+            return int(number)
+    try:
+        return yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise ConfigError(f"cannot read the value in {whole!r}") from None
+
+
+def merged(*layers: Mapping[str, Any]) -> Settings:
+    """Nested settings laid over each other; later layers win.
+
+    A layer that names another part than the one below (`model: {name: resnet}` over an `mlp`)
+    replaces it whole, since the old part's settings mean nothing to the new one.
+    """
+    result: Settings = {}
+    for layer in layers:
+        for key, value in layer.items():
+            below = result.get(key)
+            if isinstance(value, Mapping) and isinstance(below, dict):
+                renamed = "name" in value and "name" in below and value["name"] != below["name"]
+                result[key] = merged({}, value) if renamed else merged(below, value)
+            else:
+                result[key] = merged(value) if isinstance(value, Mapping) else value
+    return result

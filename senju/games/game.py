@@ -1,0 +1,145 @@
+"""The Game contract: rules that work on whole batches of arrays.
+
+A game's state is data: one record per row, in an array, so that copying the array is a
+snapshot. The loop that drives a game:
+
+    states = game.new_states(256)
+    game.reset(states, np.arange(256), keys)
+    while True:
+        game.observe(states, observations)   # what is seen, what is legal, whose turn it is
+        game.step(states, actions, outcomes)  # rewards of every seat, terminated, truncated
+
+`senju.check_game` holds a game to all of this.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from senju.config import Part
+from senju.errors import IllegalActionError
+from senju.kernels import legal_words
+
+States = NDArray[np.void]  # one record of the game's state_dtype per row
+
+
+class Observations(NamedTuple):
+    """What `observe` writes; `acting` is the number of seats that act at once."""
+
+    observation: NDArray[Any]  # [row, acting, *observation_shape]
+    legal: NDArray[np.uint64]  # [row, acting, words], bit a % 64 of word a // 64 is action a
+    seats: NDArray[np.int8]  # [row, acting], -1 where nobody acts in this place
+
+
+class Outcomes(NamedTuple):
+    """What `step` writes."""
+
+    rewards: NDArray[np.float32]  # [row, seat]
+    terminated: NDArray[np.bool_]  # [row], the rules ended the game
+    truncated: NDArray[np.bool_]  # [row], a limit ended it; the position has a value still
+
+
+class GameConfig(Part):
+    """The settings of a game that has none of its own."""
+
+
+class Game(ABC):
+    """Rules as kernels over arrays, with a few words for people.
+
+    A game draws its random numbers from `senju.kernels.random_word`, keyed by the row's key and
+    its own step count (both in the state), so that they do not depend on who plays the row.
+    """
+
+    Config: ClassVar[type[Part]] = GameConfig
+
+    name: str
+    num_seats: int
+    num_acting: int = 1  # 1 where seats take turns, num_seats where all act at once
+    num_actions: int
+    observation_shape: tuple[int, ...]
+    observation_dtype: DTypeLike = np.uint8
+    state_dtype: np.dtype[np.void]
+    is_zero_sum: bool = False  # two seats, and what one wins the other loses
+
+    def __init__(self, config: Part | None = None) -> None:
+        self.config = config if config is not None else self.Config()
+
+    @abstractmethod
+    def reset(self, states: States, rows: NDArray[np.int64], keys: NDArray[np.uint64]) -> None:
+        """Start a new game in each of `rows`; `keys[i]` seeds all chance in `rows[i]`."""
+
+    @abstractmethod
+    def observe(self, states: States, out: Observations) -> None:
+        """Write what the acting seats see. A finished row has no legal action."""
+
+    @abstractmethod
+    def step(self, states: States, actions: NDArray[np.int32], out: Outcomes) -> None:
+        """Apply `actions[row, acting]`; where one is illegal, raise and leave all states as they are."""
+
+    @abstractmethod
+    def action_name(self, action: int) -> str:
+        """An action in the game's own words."""
+
+    @abstractmethod
+    def board_text(self, state: np.void) -> str:
+        """The position as lines of text."""
+
+    @abstractmethod
+    def board_svg(self, state: np.void) -> str:
+        """The position as a picture."""
+
+    def parse_action(self, text: str) -> int:
+        """The action a person means by `text`: its name, in any case."""
+        wanted = text.strip().lower()
+        for action in range(self.num_actions):
+            if self.action_name(action).lower() == wanted:
+                return action
+        raise IllegalActionError(f"{self.name}: {text!r} names no action; {self.describe_actions()}")
+
+    def describe_actions(self) -> str:
+        """The names of the actions, for a prompt or an error."""
+        names = [self.action_name(action) for action in range(min(self.num_actions, 12))]
+        more = ", …" if self.num_actions > len(names) else ""
+        return f"actions are {', '.join(names)}{more}"
+
+    def new_states(self, num_rows: int) -> States:
+        """Zeroed states; `reset` them before use."""
+        return np.zeros(num_rows, self.state_dtype)
+
+    def new_observations(self, num_rows: int) -> Observations:
+        """Arrays for `observe`."""
+        return Observations(
+            np.zeros((num_rows, self.num_acting, *self.observation_shape), self.observation_dtype),
+            np.zeros((num_rows, self.num_acting, legal_words(self.num_actions)), np.uint64),
+            np.zeros((num_rows, self.num_acting), np.int8),
+        )
+
+    def new_outcomes(self, num_rows: int) -> Outcomes:
+        """Arrays for `step`."""
+        return Outcomes(
+            np.zeros((num_rows, self.num_seats), np.float32),
+            np.zeros(num_rows, np.bool_),
+            np.zeros(num_rows, np.bool_),
+        )
+
+    def warm_up(self) -> None:
+        """Compile, or load from the cache, every kernel; call it once before workers start."""
+        states = self.new_states(1)
+        observations, outcomes = self.new_observations(1), self.new_outcomes(1)
+        self.reset(states, np.zeros(1, np.int64), np.zeros(1, np.uint64))
+        self.observe(states, observations)
+        allowed = np.unpackbits(observations.legal.view(np.uint8), axis=-1, bitorder="little")
+        self.step(states, allowed.argmax(axis=-1).astype(np.int32), outcomes)
+
+    def refuse(self, row: int, actions: NDArray[np.int32]) -> None:
+        """Raise for the row that a step kernel refused; -1 means it refused none."""
+        if row < 0:
+            return
+        tried = [int(action) for action in actions[row]]
+        names = [self.action_name(a) if 0 <= a < self.num_actions else "no action" for a in tried]
+        what = ", ".join(f"{action} ({name})" for action, name in zip(tried, names, strict=True))
+        raise IllegalActionError(
+            f"{self.name}: row {row}: action {what} is not legal here, or the game is over"
+        )

@@ -1,0 +1,111 @@
+"""Running games: a batch of rows that observe, step, and start anew when they end."""
+
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from senju.games.game import Game, Observations, Outcomes
+from senju.kernels import below, compiled, count_allowed, nth_allowed, random_word
+
+CLOCK = np.dtype([("row", np.uint32), ("game", np.uint32), ("step", np.uint32)])
+
+
+class Stream(IntEnum):
+    """What a random number is for; the fourth number of the counter."""
+
+    GAME_KEY = 0
+    ACTION = 1
+
+
+GAME_KEY, ACTION = int(Stream.GAME_KEY), int(Stream.ACTION)
+
+
+@compiled
+def _write_keys(
+    clock: NDArray[np.void], rows: NDArray[np.int64], seed: np.uint64, keys: NDArray[np.uint64]
+) -> None:
+    for index in range(rows.shape[0]):
+        row = rows[index]
+        keys[index] = random_word(seed, clock[row]["row"], clock[row]["game"], 0, GAME_KEY)
+
+
+@compiled
+def _advance(
+    clock: NDArray[np.void],
+    terminated: NDArray[np.bool_],
+    truncated: NDArray[np.bool_],
+    ended: NDArray[np.int64],
+) -> int:
+    """Count the step in every row; list the rows that ended and move them to their next game."""
+    num_ended = 0
+    for row in range(clock.shape[0]):
+        if terminated[row] or truncated[row]:
+            ended[num_ended] = row
+            num_ended += 1
+            clock[row]["game"] += 1
+            clock[row]["step"] = 0
+        else:
+            clock[row]["step"] += 1
+    return num_ended
+
+
+@compiled
+def choose_at_random(
+    legal: NDArray[np.uint64],
+    clock: NDArray[np.void],
+    seed: np.uint64,
+    stream: int,
+    actions: NDArray[np.int32],
+) -> None:
+    """Any legal action, equally likely; 0 where nobody acts."""
+    for row in range(legal.shape[0]):
+        for place in range(legal.shape[1]):
+            word = random_word(
+                seed, clock[row]["row"], clock[row]["game"], clock[row]["step"], stream + (place << 8)
+            )
+            count = count_allowed(legal[row, place])
+            chosen = nth_allowed(legal[row, place], below(word, count))
+            actions[row, place] = max(chosen, 0)
+
+
+class Rows:
+    """A fixed group of rows of one game, with each row's id, game number and step.
+
+    Chance depends on (seed, row id, game number, step) alone: not on the number of rows, nor on
+    which rows stand beside each other. `states` and `clock` are the whole state.
+    """
+
+    def __init__(self, game: Game, row_ids: NDArray[np.uint32], seed: int) -> None:
+        self.game = game
+        self.seed = np.uint64(seed)
+        self.states = game.new_states(len(row_ids))
+        self.clock = np.zeros(len(row_ids), CLOCK)
+        self.clock["row"] = row_ids
+        self._ended = np.zeros(len(row_ids), np.int64)
+        self._keys = np.zeros(len(row_ids), np.uint64)
+        self._reset(np.arange(len(row_ids)))
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def observe(self, out: Observations) -> None:
+        """Write what the acting seats of every row see."""
+        self.game.observe(self.states, out)
+
+    def step(self, actions: NDArray[np.int32], out: Outcomes) -> None:
+        """Apply one action per acting seat; rows that end keep their last position."""
+        self.game.step(self.states, actions, out)
+
+    def advance(self, outcomes: Outcomes) -> NDArray[np.int64]:
+        """Count the step, start a new game in each row that ended, and return those rows."""
+        num_ended = _advance(self.clock, outcomes.terminated, outcomes.truncated, self._ended)
+        ended = self._ended[:num_ended]
+        if num_ended:
+            self._reset(ended)
+        return ended
+
+    def _reset(self, rows: NDArray[np.int64]) -> None:
+        keys = self._keys[: len(rows)]
+        _write_keys(self.clock, rows, self.seed, keys)
+        self.game.reset(self.states, rows, keys)

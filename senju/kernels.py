@@ -1,0 +1,237 @@
+"""What compiled code shares: the compiler's settings, random numbers, and sets of actions as bits.
+
+Numba's disk cache looks only at the file a kernel stands in, so a kernel that calls one of
+another file would keep the old code after an edit there. Hence the rule: kernels call kernels
+of their own file and of this one, and the cache folder is keyed by this file's own bytes.
+
+Numba turns `uint64` mixed with a Python int into a float or an `int64`; constants that meet
+64-bit words are therefore `np.uint64`.
+"""
+
+import hashlib
+import logging
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import config as numba_config
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+logger = logging.getLogger(__name__)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+WORD_BITS = 64
+
+ZERO, ONE = np.uint64(0), np.uint64(1)
+_SIX, _LOW6 = np.uint64(6), np.uint64(63)
+
+
+def kernel_cache_folder() -> Path:
+    """Where compiled code is kept: `SENJU_CACHE` or `~/.cache/senju`, keyed by this file's bytes."""
+    root = Path(os.environ.get("SENJU_CACHE") or Path.home() / ".cache" / "senju")
+    key = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
+    checked = "-boundscheck" if numba_config.BOUNDSCHECK else ""
+    return root / f"kernels-{key}{checked}"
+
+
+def _usable_cache_folder() -> str | None:
+    folder = kernel_cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        logger.warning("compiled code cannot be kept on disk (%s); every start compiles anew", error)
+        return None
+    return str(folder) if os.access(folder, os.W_OK) else None
+
+
+_CACHE_FOLDER = _usable_cache_folder()
+
+
+def compiled(function: F) -> F:
+    """Compile a kernel: no GIL while it runs, kept on disk.
+
+    The cache folder is set for this one decoration only, so that other users of Numba in the
+    same process keep theirs. Code typed at a prompt stands in no file and is compiled each time.
+    """
+    on_disk = _CACHE_FOLDER is not None and Path(function.__code__.co_filename).is_file()
+    previous = numba_config.CACHE_DIR
+    numba_config.CACHE_DIR = _CACHE_FOLDER or previous
+    try:
+        jit = numba.njit(nogil=True, cache=on_disk, error_model="numpy")
+        return cast(F, jit(function))
+    finally:
+        numba_config.CACHE_DIR = previous
+
+
+@intrinsic  # type: ignore[untyped-decorator]  # numba has no types
+def trailing_zeros(typing_context: Any, word: Any) -> Any:
+    """The index of a word's lowest set bit; undefined for zero."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return numba.types.uint64(numba.types.uint64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]  # numba has no types
+def popcount(typing_context: Any, word: Any) -> Any:
+    """How many bits of a word are set."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return numba.types.uint64(numba.types.uint64), generate
+
+
+# Philox 4x32-10: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011, section 3.3.
+_MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_WEYL_0, _WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+_LOW32, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
+
+
+@compiled
+def philox(key: np.uint64, a: np.uint64, b: np.uint64, c: np.uint64, d: np.uint64) -> Any:
+    """128 random bits, as two words, for a 64-bit key and a counter of four 32-bit numbers."""
+    key_0, key_1 = key & _LOW32, key >> _32
+    for _ in range(10):
+        product_0, product_1 = _MULTIPLIER_0 * a, _MULTIPLIER_1 * c
+        a, b, c, d = (
+            (product_1 >> _32) ^ b ^ key_0,
+            product_1 & _LOW32,
+            (product_0 >> _32) ^ d ^ key_1,
+            product_0 & _LOW32,
+        )
+        key_0, key_1 = (key_0 + _WEYL_0) & _LOW32, (key_1 + _WEYL_1) & _LOW32
+    return a | (b << _32), c | (d << _32)
+
+
+@compiled
+def random_word(key: np.uint64, a: int, b: int, c: int, d: int) -> Any:
+    """64 random bits for a key and a counter; each counter number counts modulo 2**32.
+
+    >>> hex(random_word(np.uint64(0), 0, 0, 0, 0))
+    '0xe169c58d6627e8d5'
+    """
+    low, _ = philox(
+        np.uint64(key),
+        np.uint64(a) & _LOW32,
+        np.uint64(b) & _LOW32,
+        np.uint64(c) & _LOW32,
+        np.uint64(d) & _LOW32,
+    )
+    return low
+
+
+_11 = np.uint64(11)
+_TO_UNIT = 1.0 / 9007199254740992.0  # 2**-53
+
+
+@compiled
+def unit_interval(word: np.uint64) -> float:
+    """A float64 in [0, 1) from the upper 53 bits of a random word."""
+    return (word >> _11) * _TO_UNIT
+
+
+@compiled
+def below(word: np.uint64, bound: np.uint64) -> Any:
+    """An integer in [0, bound) from a random word, for bounds below 2**32 (bias under 2**-32)."""
+    return ((word >> _32) * np.uint64(bound)) >> _32
+
+
+def legal_words(num_actions: int) -> int:
+    """How many 64-bit words hold one bit for each action."""
+    return -(-num_actions // WORD_BITS)
+
+
+@compiled
+def allow(legal: NDArray[np.uint64], action: int) -> None:
+    """Set one action's bit in a row's legal words."""
+    bit = np.uint64(action)
+    legal[bit >> _SIX] |= ONE << (bit & _LOW6)
+
+
+@compiled
+def is_allowed(legal: NDArray[np.uint64], action: int) -> Any:
+    """Whether an action's bit is set in a row's legal words."""
+    bit = np.uint64(action)
+    return ((legal[bit >> _SIX] >> (bit & _LOW6)) & ONE) != ZERO
+
+
+@compiled
+def count_allowed(legal: NDArray[np.uint64]) -> Any:
+    """How many actions a row's legal words allow."""
+    total = ZERO
+    for word in legal:
+        total += popcount(word)
+    return total
+
+
+@compiled
+def nth_allowed(legal: NDArray[np.uint64], n: np.uint64) -> int:
+    """The n-th allowed action, counted from 0; -1 where there are not so many."""
+    for index in range(legal.shape[0]):
+        word = legal[index]
+        here = popcount(word)
+        if n < here:
+            for _ in range(n):
+                word &= word - ONE
+            return index * WORD_BITS + int(trailing_zeros(word))
+        n -= here
+    return -1
+
+
+@compiled
+def log_normaliser(logits: NDArray[np.float32], legal: NDArray[np.uint64]) -> float:
+    """The logarithm of Σ exp(logit) over a row's legal actions, in float64.
+
+    A masked categorical needs nothing else: log p(a) is `logits[a]` minus this. It is minus
+    infinity where no action is legal, and NaN where a legal logit is NaN or plus infinity.
+    """
+    largest = -np.inf
+    for index in range(legal.shape[0]):
+        word = legal[index]
+        while word != ZERO:
+            logit = logits[index * WORD_BITS + int(trailing_zeros(word))]
+            if not logit < np.inf:
+                return np.nan
+            largest = max(largest, logit)
+            word &= word - ONE
+    if largest == -np.inf:
+        return -np.inf
+    total = 0.0
+    for index in range(legal.shape[0]):
+        word = legal[index]
+        while word != ZERO:
+            total += math.exp(logits[index * WORD_BITS + int(trailing_zeros(word))] - largest)
+            word &= word - ONE
+    return largest + math.log(total)
+
+
+def unpack_legal(legal: NDArray[np.uint64], num_actions: int) -> NDArray[np.bool_]:
+    """Legal words [..., words] as booleans [..., num_actions].
+
+    >>> unpack_legal(np.array([0b101], np.uint64), 4)
+    array([ True, False,  True, False])
+    """
+    octets = np.ascontiguousarray(legal).view(np.uint8)
+    bits = np.unpackbits(octets, axis=-1, count=num_actions, bitorder="little")
+    return bits.astype(np.bool_)
+
+
+def pack_legal(allowed: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """Booleans [..., num_actions] as legal words [..., words].
+
+    >>> pack_legal(np.array([True, False, True, False]))
+    array([5], dtype=uint64)
+    """
+    num_actions = allowed.shape[-1]
+    padded = np.zeros((*allowed.shape[:-1], legal_words(num_actions) * WORD_BITS), np.bool_)
+    padded[..., :num_actions] = allowed
+    return np.packbits(padded, axis=-1, bitorder="little").view(np.uint64)

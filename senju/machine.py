@@ -1,0 +1,78 @@
+"""What this machine offers a run: cores, memory, shared memory, disk, and GPUs."""
+
+import os
+import platform
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import torch
+
+CGROUP = Path("/sys/fs/cgroup")
+SHARED_MEMORY = Path("/dev/shm")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine as this process may use it."""
+
+    processor: str
+    cores: int
+    core_limit: float  # what a container's quota allows; `cores` where there is none
+    memory_bytes: int  # the least of what is free and what a container allows
+    shared_memory_bytes: int | None  # None where there is no such file system
+    disk_free_bytes: int
+    torch_threads: int
+    gpus: tuple[str, ...]
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def inspect_machine(folder: Path = Path()) -> Machine:
+    """Look at this machine; `folder` is where runs would be kept."""
+    cores = available_cores()
+    return Machine(
+        processor=_processor(),
+        cores=cores,
+        core_limit=min(float(cores), _core_quota()),
+        memory_bytes=min(psutil.virtual_memory().available, _memory_left_in_container()),
+        shared_memory_bytes=shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else None,
+        disk_free_bytes=shutil.disk_usage(folder).free,
+        torch_threads=torch.get_num_threads(),
+        gpus=tuple(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())),
+    )
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _core_quota(folder: Path = CGROUP) -> float:
+    """Cores that a container's CPU quota allows (control groups, version 2)."""
+    try:
+        quota, period = (folder / "cpu.max").read_text().split()
+    except (OSError, ValueError):
+        return float("inf")
+    return float("inf") if quota == "max" else int(quota) / int(period)
+
+
+def _memory_left_in_container(folder: Path = CGROUP) -> int:
+    """Bytes left under a container's memory limit (control groups, version 2)."""
+    unlimited = 2**62
+    try:
+        limit = (folder / "memory.max").read_text().strip()
+        used = int((folder / "memory.current").read_text())
+    except (OSError, ValueError):
+        return unlimited
+    return unlimited if limit == "max" else max(int(limit) - used, 0)

@@ -1,0 +1,32 @@
+"""How the built-in models begin and end: initial weights, and one layer for policy and value."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+def scaled_orthogonal(layer: nn.Linear | nn.Conv2d, gain: float = math.sqrt(2.0)) -> None:
+    """Orthogonal weights, zero bias; a gain of √2 keeps the scale through a ReLU."""
+    nn.init.orthogonal_(layer.weight, gain)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+
+
+class PolicyAndValue(nn.Linear):
+    """Logits and value from one matrix product: its last output is the value.
+
+    The policy starts close to uniform (gain 0.01), so that early games explore.
+    """
+
+    def __init__(self, num_features: int, num_actions: int) -> None:
+        super().__init__(num_features, num_actions + 1)
+        nn.init.orthogonal_(self.weight, 1.0)
+        with torch.no_grad():
+            self.weight[:-1] *= 0.01
+        nn.init.zeros_(self.bias)
+
+    def split(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits [batch, actions] and value [batch]."""
+        output = self(features)
+        return output[:, :-1], output[:, -1]

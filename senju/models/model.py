@@ -1,0 +1,65 @@
+"""The Model contract: a network from observation to (logits, value), with no game in it."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from senju.config import Part
+from senju.errors import ModelError
+
+
+class ModelConfig(Part):
+    """The settings of a model that has none of its own."""
+
+
+class Model(nn.Module, ABC):
+    """A policy and a value over one observation.
+
+    A model must compute the same when it acts and when it learns: dropout and batch
+    normalisation are refused, since they would make PPO compare two different policies.
+    """
+
+    Config: ClassVar[type[Part]] = ModelConfig
+
+    def __init__(self, observation_shape: tuple[int, ...], num_actions: int, config: Part) -> None:
+        super().__init__()
+
+    @abstractmethod
+    def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
+        """float32 [batch, *observation_shape] -> logits [batch, num_actions], value [batch]."""
+
+
+def build_model(
+    cls: type[Model], observation_shape: tuple[int, ...], num_actions: int, config: Part, seed: int
+) -> Model:
+    """A model with weights drawn from `seed` alone, checked against the contract."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = cls(observation_shape, num_actions, config)
+    _refuse_unlike_layers(model)
+    _check_shapes(model, observation_shape, num_actions)
+    return model
+
+
+def _refuse_unlike_layers(model: Model) -> None:
+    unlike = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm)
+    for name, module in model.named_modules():
+        if isinstance(module, unlike):
+            raise ModelError(
+                f"{type(model).__name__}.{name} is a {type(module).__name__}, which computes differently "
+                "when learning than when acting; use LayerNorm, GroupNorm or nothing"
+            )
+
+
+def _check_shapes(model: Model, observation_shape: tuple[int, ...], num_actions: int) -> None:
+    with torch.no_grad():
+        output = model(torch.zeros(2, *observation_shape))
+    expected = [(2, num_actions), (2,)]
+    shapes = [tuple(part.shape) for part in output] if isinstance(output, tuple) else [type(output).__name__]
+    if shapes != expected:
+        raise ModelError(
+            f"{type(model).__name__} gives {shapes} for 2 observations of shape {observation_shape}; "
+            f"expected logits and value of shapes {expected}"
+        )

@@ -1,0 +1,66 @@
+"""A residual convolutional network over planes."""
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from senju.config import Part
+from senju.errors import ModelError
+from senju.models.heads import PolicyAndValue, scaled_orthogonal
+from senju.models.model import Model
+
+
+class ResNetConfig(Part):
+    """Settings of the `resnet` model."""
+
+    channels: int = Field(32, ge=4, le=1024, description="Planes inside the network.")
+    blocks: int = Field(2, ge=1, le=100, description="Residual blocks, two convolutions each.")
+    head_width: int = Field(128, ge=8, le=4096, description="Features before policy and value.")
+
+
+class ResidualBlock(nn.Module):
+    """Two 3×3 convolutions whose result is added to their input.
+
+    The second starts at zero, so that a new block changes nothing: this keeps deep stacks stable
+    without batch normalisation, which would compute differently when learning than when acting.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1)
+        scaled_orthogonal(self.first)
+        nn.init.zeros_(self.second.weight)
+        nn.init.zeros_(self.second.bias)  # type: ignore[arg-type]  # a Conv2d made above has one
+
+    def forward(self, planes: Tensor) -> Tensor:
+        """Same shape in and out."""
+        change = self.second(nn.functional.relu(self.first(planes)))
+        return nn.functional.relu(planes + change)
+
+
+class ResNet(Model):
+    """Convolution, residual blocks, one hidden layer, then policy and value."""
+
+    Config = ResNetConfig
+
+    def __init__(self, observation_shape: tuple[int, ...], num_actions: int, config: Part) -> None:
+        super().__init__(observation_shape, num_actions, config)
+        assert isinstance(config, ResNetConfig)
+        if len(observation_shape) != 3:
+            raise ModelError(
+                f"the model 'resnet' needs planes [plane, height, width], the observation has "
+                f"shape {observation_shape}; try the model 'mlp'"
+            )
+        planes, height, width = observation_shape
+        self.stem = nn.Conv2d(planes, config.channels, 3, padding=1)
+        self.blocks = nn.Sequential(*(ResidualBlock(config.channels) for _ in range(config.blocks)))
+        self.hidden = nn.Linear(config.channels * height * width, config.head_width)
+        self.head = PolicyAndValue(config.head_width, num_actions)
+        scaled_orthogonal(self.stem)
+        scaled_orthogonal(self.hidden)
+
+    def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits and value of a batch of observations."""
+        planes = self.blocks(nn.functional.relu(self.stem(observation)))
+        features = nn.functional.relu(self.hidden(planes.flatten(1)))
+        return self.head.split(features)

@@ -1,0 +1,48 @@
+"""A model's weights as one flat block of bytes, in a fixed order: what gets published."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from senju.errors import ModelError
+
+Weights = NDArray[np.uint8]
+
+
+class _Entry(NamedTuple):
+    tensor: Tensor
+    start: int
+    size: int  # bytes
+
+
+class WeightBlock:
+    """Reads a model's weights into a flat block and writes a block into a model."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._entries: list[_Entry] = []
+        start = 0
+        for tensor in model.state_dict().values():
+            size = tensor.numel() * tensor.element_size()
+            self._entries.append(_Entry(tensor, start, size))
+            start += size
+        self.num_bytes = start
+
+    def read(self) -> Weights:
+        """The model's weights now, as a new block."""
+        block = np.empty(self.num_bytes, np.uint8)
+        for tensor, start, size in self._entries:
+            flat = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8)
+            block[start : start + size] = flat.numpy()
+        return block
+
+    def write(self, block: Weights) -> None:
+        """Put a block's weights into the model."""
+        if block.nbytes != self.num_bytes:
+            raise ModelError(f"a block of {block.nbytes} bytes for a model of {self.num_bytes} bytes")
+        with torch.no_grad():
+            for tensor, start, size in self._entries:
+                flat = torch.from_numpy(block[start : start + size].copy())
+                tensor.copy_(flat.view(tensor.dtype).view(tensor.shape))

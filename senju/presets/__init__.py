@@ -1,0 +1,1 @@
+"""Ready-made settings, one YAML file per game."""

@@ -1,0 +1,70 @@
+"""Parts by name: what senju brings, what users register, and `package.module:Class`."""
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+from senju.config import Part, nearest, validated
+from senju.errors import ConfigError, UnknownNameError
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Classes of one kind by name; built-in ones are imported when they are first asked for."""
+
+    def __init__(self, kind: str, base: type[T], built_in: Mapping[str, str]) -> None:
+        self.kind = kind
+        self._base = base
+        self._paths = dict(built_in)
+        self._classes: dict[str, type[T]] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._classes or name in self._paths
+
+    def names(self) -> list[str]:
+        """All registered names, sorted."""
+        return sorted({*self._paths, *self._classes})
+
+    def register(self, name: str, cls: type[T]) -> None:
+        """Make a user's own class known by `name`."""
+        if name in self:
+            raise ConfigError(f"{self.kind} {name!r} is registered already")
+        self._classes[name] = cls
+
+    def get(self, name: str) -> type[T]:
+        """The class of that name, or the one that `package.module:Class` points to."""
+        if name in self._classes:
+            return self._classes[name]
+        if name not in self._paths and ":" not in name:
+            raise UnknownNameError(f"unknown {self.kind} {name!r}; {nearest(name, self.names())}")
+        cls = self._load(self._paths.get(name, name))
+        if name in self._paths:
+            self._classes[name] = cls
+        return cls
+
+    def configure(self, settings: Mapping[str, Any]) -> Part:
+        """The part's own settings, checked by the class they name."""
+        options = {key: value for key, value in settings.items() if key != "name"}
+        return validated(self.config_class(str(settings["name"])), options, self.kind)
+
+    def config_class(self, name: str) -> type[Part]:
+        """The settings class of the named class."""
+        config: type[Part] = self.get(name).Config  # type: ignore[attr-defined]  # the bases have it
+        return config
+
+    def _load(self, path: str) -> type[T]:
+        module_name, _, class_name = path.partition(":")
+        try:
+            cls = getattr(importlib.import_module(module_name), class_name)
+        except ModuleNotFoundError as error:
+            if error.name and not module_name.startswith(error.name):
+                raise
+            raise UnknownNameError(f"{self.kind} {path!r}: no module {module_name!r} to import") from None
+        except AttributeError:
+            raise UnknownNameError(f"{self.kind} {path!r}: no {class_name!r} in {module_name!r}") from None
+        if not (isinstance(cls, type) and issubclass(cls, self._base)):
+            raise UnknownNameError(
+                f"{self.kind} {path!r} is not a {self._base.__module__}.{self._base.__name__}"
+            )
+        return cls

@@ -1,0 +1,1 @@
+"""Training: everything put together."""

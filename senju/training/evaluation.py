@@ -1,0 +1,222 @@
+"""Strength: matches with colours swapped in pairs, scores with intervals, moves judged exactly."""
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from senju.errors import ConfigError
+from senju.games.connect_four_solver import ILLEGAL, MIN_STONES, Solver
+from senju.games.game import Game, States
+from senju.games.rows import Rows, choose_at_random
+from senju.training.players import Player, Table
+
+Z95 = 1.959963984540054  # standard normal quantile of a 95 % interval
+STREAM_OPENING, STREAM_SEAT = 16, 17  # beside those of training, so that nothing coincides
+
+
+class Interval(NamedTuple):
+    """A 95 % confidence interval."""
+
+    low: float
+    high: float
+
+
+def wilson_interval(score: float, games: int) -> Interval:
+    """Wilson's interval for a share of `games` (Wilson 1927); draws may count as halves.
+
+    >>> [round(bound, 3) for bound in wilson_interval(0.97, 100)]
+    [0.915, 0.99]
+    """
+    if games == 0:
+        return Interval(0.0, 1.0)
+    spread = Z95 * math.sqrt(score * (1 - score) / games + Z95**2 / (4 * games**2))
+    centre, scale = score + Z95**2 / (2 * games), 1 + Z95**2 / games
+    return Interval(max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale))
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How many moves kept the best result that was reachable before them."""
+
+    moves: int
+    kept: int
+    decisive_moves: int  # made where some legal move would have thrown the best result away
+    decisive_kept: int
+
+    @property
+    def share(self) -> float:
+        """Share of all judged moves that kept the best result."""
+        return self.kept / self.moves if self.moves else math.nan
+
+    @property
+    def decisive_share(self) -> float:
+        """The same where it mattered."""
+        return self.decisive_kept / self.decisive_moves if self.decisive_moves else math.nan
+
+
+@dataclass(frozen=True)
+class MatchResult:
+    """A match from the first player's side."""
+
+    player: str
+    opponent: str
+    wins: int
+    draws: int
+    losses: int
+    wins_moving_first: int
+    losses_moving_first: int
+    opening_plies: int
+    judgement: Judgement | None = None
+
+    @property
+    def games(self) -> int:
+        """Games played."""
+        return self.wins + self.draws + self.losses
+
+    @property
+    def score(self) -> float:
+        """Wins plus half the draws, as a share of the games."""
+        return (self.wins + 0.5 * self.draws) / self.games
+
+    @property
+    def interval(self) -> Interval:
+        """95 % interval of the score."""
+        return wilson_interval(self.score, self.games)
+
+    def judged(self, judgement: Judgement) -> "MatchResult":
+        """The same result with the player's moves judged."""
+        return replace(self, judgement=judgement)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        record = {**asdict(self), "games": self.games, "score": self.score, "interval": list(self.interval)}
+        if self.judgement is not None:
+            record["judgement"] |= {
+                "share": self.judgement.share,
+                "decisive_share": self.judgement.decisive_share,
+            }
+        return record
+
+
+MoveObserver = Callable[[States, NDArray[np.int32]], None]
+
+
+def play_match(
+    game: Game,
+    player: Player,
+    opponent: Player,
+    num_games: int,
+    seed: int = 0,
+    opening_plies: int | None = None,
+    on_player_moves: MoveObserver | None = None,
+    on_ply: Callable[[int, int], None] | None = None,
+) -> MatchResult:
+    """Play games in pairs: the same opening twice, with the seats swapped.
+
+    `opening_plies` random plies come first; by default none where a player plays at random, and
+    four where both are deterministic, since otherwise all games would be the same.
+    """
+    if game.num_seats != 2 or game.num_acting != 1:
+        raise ConfigError(f"matches need two seats that take turns; {game.name} has {game.num_seats} seats")
+    if num_games < 2 or num_games % 2:
+        raise ConfigError(f"games={num_games}: expected an even number, since colours are swapped in pairs")
+    if opening_plies is None:
+        opening_plies = 4 if player.is_deterministic and opponent.is_deterministic else 0
+    match = _Match(game, (player, opponent), num_games, seed, opening_plies)
+    while match.running.any():
+        match.play_ply(on_player_moves)
+        if on_ply is not None:
+            on_ply(int(num_games - match.running.sum()), num_games)
+    return match.result()
+
+
+class _Match:
+    """Games side by side; finished ones stand still."""
+
+    def __init__(
+        self, game: Game, players: tuple[Player, Player], num_games: int, seed: int, opening_plies: int
+    ) -> None:
+        self.game, self.players, self.opening_plies = game, players, opening_plies
+        self.rows = Rows(game, np.arange(num_games, dtype=np.uint32), seed)
+        self.first_seat = np.arange(num_games) % 2  # the seat in which the first player sits
+        self.running = np.ones(num_games, np.bool_)
+        self.totals = np.zeros((num_games, 2))  # rewards of each seat
+        self.ply = 0
+
+    def play_ply(self, on_player_moves: MoveObserver | None) -> None:
+        rows, game = np.flatnonzero(self.running), self.game
+        states = self.rows.states[rows]
+        observations = game.new_observations(len(rows))
+        game.observe(states, observations)
+        clock = self.rows.clock[rows]
+        clock["step"] = self.ply
+        actions = np.zeros((len(rows), 1), np.int32)
+        if self.ply < self.opening_plies:
+            clock["row"] //= 2  # both games of a pair draw the same opening
+            choose_at_random(observations.legal, clock, self.rows.seed, STREAM_OPENING, actions)
+        else:
+            sits = observations.seats[:, 0] == self.first_seat[rows]
+            for index, mine in enumerate((sits, ~sits)):
+                if mine.any():
+                    view = type(observations)(*(array[mine] for array in observations))
+                    stream = STREAM_SEAT + index
+                    table = Table(states[mine], view, clock[mine], self.rows.seed, stream)
+                    actions[mine] = self.players[index].choose(table)
+            if on_player_moves is not None and sits.any():
+                on_player_moves(states[sits], actions[sits])
+        outcomes = game.new_outcomes(len(rows))
+        game.step(states, actions, outcomes)
+        self.rows.states[rows] = states
+        self.totals[rows] += outcomes.rewards
+        self.running[rows] = ~(outcomes.terminated | outcomes.truncated)
+        self.ply += 1
+
+    def result(self) -> MatchResult:
+        games = np.arange(len(self.totals))
+        margin = self.totals[games, self.first_seat] - self.totals[games, 1 - self.first_seat]
+        moved_first = self.first_seat == 0
+        return MatchResult(
+            player=self.players[0].name,
+            opponent=self.players[1].name,
+            wins=int((margin > 0).sum()),
+            draws=int((margin == 0).sum()),
+            losses=int((margin < 0).sum()),
+            wins_moving_first=int(((margin > 0) & moved_first).sum()),
+            losses_moving_first=int(((margin < 0) & moved_first).sum()),
+            opening_plies=self.opening_plies,
+        )
+
+
+class MoveJudge:
+    """Collects a player's Connect Four moves and asks the solver about those it can solve."""
+
+    def __init__(self, solver: Solver | None = None) -> None:
+        self._solver = solver or Solver()
+        self._states: list[States] = []
+        self._actions: list[NDArray[np.int32]] = []
+
+    def see(self, states: States, actions: NDArray[np.int32]) -> None:
+        """Remember moves made in positions with enough stones."""
+        solvable = states["num_moves"] >= MIN_STONES
+        self._states.append(states[solvable])
+        self._actions.append(actions[solvable, 0])
+
+    def verdict(self) -> Judgement:
+        """Judge all moves seen so far."""
+        states, actions = np.concatenate(self._states), np.concatenate(self._actions)
+        if not len(states):
+            return Judgement(0, 0, 0, 0)
+        values = self._solver.values(states)
+        best = values.max(axis=1)
+        kept = values[np.arange(len(states)), actions] == best
+        decisive = ((values != ILLEGAL) & (values < best[:, None])).any(axis=1)
+        return Judgement(
+            moves=len(states),
+            kept=int(kept.sum()),
+            decisive_moves=int(decisive.sum()),
+            decisive_kept=int((kept & decisive).sum()),
+        )

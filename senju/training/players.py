@@ -1,0 +1,197 @@
+"""Players for measuring strength: random, minimax, perfect, and trained agents."""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from senju.collect.exploration import best_actions, sample_actions
+from senju.collect.rollout import Actor
+from senju.errors import ConfigError
+from senju.games.connect_four import ConnectFour
+from senju.games.connect_four_solver import MIN_STONES, Solver
+from senju.games.game import Game, Observations, States
+from senju.games.rows import choose_at_random
+from senju.kernels import pack_legal, unpack_legal
+from senju.models.model import Model
+
+
+class Table(NamedTuple):
+    """The rows in which one player is to move, as they stand."""
+
+    states: States
+    observations: Observations
+    clock: NDArray[np.void]  # row id, game number and step, for random numbers
+    seed: np.uint64
+    stream: int
+
+
+class Player(ABC):
+    """Chooses actions for whole batches of rows of a game in which seats take turns."""
+
+    name: str
+    is_deterministic: bool
+
+    @abstractmethod
+    def choose(self, table: Table) -> NDArray[np.int32]:
+        """One legal action per row: [row, 1]."""
+
+
+class RandomPlayer(Player):
+    """Any legal action, equally likely."""
+
+    name = "random"
+    is_deterministic = False
+
+    def choose(self, table: Table) -> NDArray[np.int32]:
+        """Draw an action in each row."""
+        return _any_of(table.observations.legal, table)
+
+
+class AgentPlayer(Player):
+    """A trained network: its best move, or a draw from its policy at a temperature."""
+
+    def __init__(self, game: Game, model: Model, name: str, temperature: float = 0.0) -> None:
+        self.game, self.model, self.name, self.temperature = game, model, name, temperature
+        self.is_deterministic = temperature == 0.0
+
+    def choose(self, table: Table) -> NDArray[np.int32]:
+        """Evaluate all rows as one batch."""
+        num_rows = len(table.states)
+        logits, _ = Actor(self.game, self.model, num_rows).evaluate(table.observations.observation)
+        actions = np.zeros((num_rows, 1), np.int32)
+        if self.temperature == 0.0:
+            best_actions(logits, table.observations.legal, table.observations.seats, actions)
+        else:
+            sample_actions(
+                logits / np.float32(self.temperature),
+                table.observations.legal,
+                table.observations.seats,
+                table.clock,
+                table.seed,
+                table.stream,
+                actions,
+                np.zeros((num_rows, 1), np.float32),
+            )
+        return actions
+
+
+SOONER = 0.99  # a result one ply further off counts this much: win early, lose late
+EXPANDED_AT_ONCE = 1 << 17  # positions, to bound memory
+
+
+class MinimaxPlayer(Player):
+    """Looks `depth` plies ahead, knows only finished games, and draws among equally good moves.
+
+    It works through the Game contract alone, a whole generation of positions at a time, so that
+    every two-seat zero-sum game without chance has it.
+    """
+
+    is_deterministic = False
+
+    def __init__(self, game: Game, depth: int) -> None:
+        if not game.is_zero_sum or game.num_acting != 1:
+            raise ConfigError(f"minimax needs a zero-sum game of two seats in turn; {game.name} is not one")
+        self.game, self.depth, self.name = game, depth, f"minimax:{depth}"
+
+    def choose(self, table: Table) -> NDArray[np.int32]:
+        """Draw one of the best actions in each row."""
+        return _any_of_the_best(self.action_values(table.states), table)
+
+    def action_values(self, states: States) -> NDArray[np.float64]:
+        """The mover's value of each action within the horizon, minus infinity where illegal."""
+        alike = np.ascontiguousarray(states).view(np.dtype((np.void, states.dtype.itemsize)))
+        _, first, inverse = np.unique(alike, return_index=True, return_inverse=True)
+        distinct = states[first]
+        size = max(1, EXPANDED_AT_ONCE // self.game.num_actions)
+        chunks = [self._expand(distinct[i : i + size], self.depth) for i in range(0, len(distinct), size)]
+        return np.concatenate(chunks)[inverse]
+
+    def _expand(self, states: States, depth: int) -> NDArray[np.float64]:
+        game, num_rows = self.game, len(states)
+        observations = game.new_observations(num_rows)
+        game.observe(states, observations)
+        legal = unpack_legal(observations.legal[:, 0], game.num_actions)
+        parents, actions = np.nonzero(legal)
+        children = states[parents]
+        outcomes = game.new_outcomes(len(children))
+        game.step(children, actions.astype(np.int32)[:, None], outcomes)
+        movers = observations.seats[parents, 0]
+        values = outcomes.rewards[np.arange(len(children)), movers].astype(np.float64)
+        running = np.flatnonzero(~(outcomes.terminated | outcomes.truncated))
+        if depth > 1 and len(running):
+            values[running] += SOONER * self._best_replies(children[running], movers[running], depth - 1)
+        table = np.full((num_rows, game.num_actions), -np.inf)
+        table[parents, actions] = values
+        return table
+
+    def _best_replies(self, states: States, movers: NDArray[np.int8], depth: int) -> NDArray[np.float64]:
+        """The value of each position for the seat that has just moved."""
+        size = max(1, EXPANDED_AT_ONCE // self.game.num_actions)
+        best = np.concatenate(
+            [self._expand(states[i : i + size], depth).max(axis=1) for i in range(0, len(states), size)]
+        )
+        observations = self.game.new_observations(len(states))
+        self.game.observe(states, observations)
+        return np.where(observations.seats[:, 0] == movers, best, -best)
+
+
+class PerfectPlayer(Player):
+    """Connect Four without a mistake from 14 stones on; before that, minimax four plies deep.
+
+    Among moves that keep the best reachable result it takes the quickest win or the longest
+    defence that minimax sees, and draws among equals.
+    """
+
+    name = "perfect"
+    is_deterministic = False
+
+    def __init__(self, game: Game) -> None:
+        if not isinstance(game, ConnectFour):
+            raise ConfigError(
+                f"the perfect player knows connect_four only, not {game.name}; try minimax:DEPTH"
+            )
+        self._solver = Solver()
+        self._minimax = MinimaxPlayer(game, 4)
+
+    def choose(self, table: Table) -> NDArray[np.int32]:
+        """Solve the rows that can be solved."""
+        values = self._minimax.action_values(table.states)
+        solvable = table.states["num_moves"] >= MIN_STONES
+        if solvable.any():
+            # exact results weigh more than anything minimax can see, which stays within [-1, 1]
+            values[solvable] += 4.0 * self._solver.values(table.states[solvable])
+        return _any_of_the_best(values, table)
+
+
+def _any_of_the_best(values: NDArray[np.float64], table: Table) -> NDArray[np.int32]:
+    best = values >= values.max(axis=1, keepdims=True) - 1e-9
+    return _any_of(pack_legal(best[:, None, :]), table)
+
+
+def _any_of(allowed: NDArray[np.uint64], table: Table) -> NDArray[np.int32]:
+    actions = np.zeros((len(table.states), 1), np.int32)
+    choose_at_random(allowed, table.clock, table.seed, table.stream, actions)
+    return actions
+
+
+def fixed_player(game: Game, description: str) -> Player | None:
+    """The player that `random`, `minimax:DEPTH` or `perfect` describes; None for anything else."""
+    kind, _, detail = description.partition(":")
+    if description == "random":
+        return RandomPlayer()
+    if description == "perfect":
+        return PerfectPlayer(game)
+    if kind == "minimax":
+        if not detail.isdigit() or not 1 <= int(detail) <= 12:
+            raise ConfigError(f"{description!r}: expected minimax:DEPTH with a depth from 1 to 12")
+        return MinimaxPlayer(game, int(detail))
+    return None
+
+
+def freeze(model: Model) -> Model:
+    """A model that only plays."""
+    model.requires_grad_(False)
+    return model.to(torch.device("cpu")).eval()

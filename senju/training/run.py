@@ -1,0 +1,143 @@
+"""A run: a folder with the resolved config, checkpoints and metrics, and the agent in it."""
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from senju.collect.rollout import Actor
+from senju.errors import CheckpointError, RunFolderError
+from senju.games import GAMES, make_game
+from senju.games.game import Game, States
+from senju.kernels import unpack_legal
+from senju.models import MODELS, Model, build_model
+from senju.training.checkpoint import Checkpoint, CheckpointFolder, load_checkpoint, replace_durably
+from senju.training.metrics import Record, read_metrics
+from senju.training.players import AgentPlayer, freeze
+from senju.training.run_config import RunConfig, dump_config, load_config
+
+CONFIG, METRICS, CHECKPOINTS = "config.yaml", "metrics.jsonl", "checkpoints"
+
+
+class Agent:
+    """A trained network with its game: asked for probabilities, values and moves."""
+
+    def __init__(self, game: Game, model: Model, name: str) -> None:
+        self.game, self.model, self.name = game, freeze(model), name
+
+    def evaluate(self, states: States) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+        """Probabilities of every action [row, actions] and the mover's values [row]."""
+        observations = self.game.new_observations(len(states))
+        self.game.observe(states, observations)
+        logits, values = Actor(self.game, self.model, len(states)).evaluate(observations.observation)
+        legal = unpack_legal(observations.legal[:, 0], self.game.num_actions)
+        scores = np.where(legal, logits.astype(np.float64), -np.inf)
+        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return odds / odds.sum(axis=1, keepdims=True), values
+
+    def player(self, temperature: float = 0.0) -> AgentPlayer:
+        """The agent as a player in matches."""
+        return AgentPlayer(self.game, self.model, self.name, temperature)
+
+
+class Run:
+    """A training run on disk. `Run(path)` opens one; `Run.create` starts a folder for one."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        if not (self.path / CONFIG).is_file():
+            raise RunFolderError(f"{self.path} is not a run: there is no {CONFIG} in it")
+        self.config = load_config(self.path / CONFIG)
+        self.checkpoints = CheckpointFolder(self.path / CHECKPOINTS)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    @classmethod
+    def create(cls, path: Path, config: RunConfig) -> "Run":
+        """Make the folder of a new run; an existing one is never written over."""
+        try:
+            path.mkdir(parents=True)
+            (path / CHECKPOINTS).mkdir()
+            replace_durably(path / CONFIG, dump_config(config).encode())
+        except FileExistsError:
+            hint = f"go on with --resume {path}" if (path / CONFIG).exists() else "it holds something else"
+            raise RunFolderError(f"{path} exists already; {hint}, or choose another --run") from None
+        except OSError as error:
+            raise RunFolderError(f"cannot make the run folder {path}: {error.strerror}") from error
+        return cls(path)
+
+    def save_config(self, config: RunConfig) -> None:
+        """Replace the run's settings, as a resume with other limits does."""
+        replace_durably(self.path / CONFIG, dump_config(config).encode())
+        self.config = config
+
+    @property
+    def metrics(self) -> list[Record]:
+        """One record per update, in order."""
+        return [r for r in read_metrics(self.path / METRICS) if r["kind"] == "update"]
+
+    @property
+    def evaluations(self) -> list[Record]:
+        """One record per evaluation against one opponent, in order."""
+        return [r for r in read_metrics(self.path / METRICS) if r["kind"] == "evaluation"]
+
+    @cached_property
+    def game(self) -> Game:
+        """The run's game."""
+        return make_game(**self.config.game)
+
+    @property
+    def agent(self) -> Agent:
+        """The agent of the newest checkpoint."""
+        return self.agent_at()
+
+    def agent_at(self, checkpoint: str | None = None) -> Agent:
+        """The agent of a checkpoint by name, or of the newest."""
+        path = self.checkpoints.named(checkpoint) if checkpoint else self.checkpoints.latest()
+        saved = self.load(path)
+        learner = {name.removeprefix("learner."): tensor for name, tensor in saved.tensors.items()}
+        return self.agent_from(learner, saved.state["update"])
+
+    def agent_from(self, learner_tensors: Mapping[str, Tensor], update: int) -> Agent:
+        """An agent with a copy of a learner's weights."""
+        model, prefix = self.new_model(), "model."
+        weights = {n.removeprefix(prefix): t for n, t in learner_tensors.items() if n.startswith(prefix)}
+        model.load_state_dict(weights)
+        return Agent(self.game, model, f"{self.path.name}@{update}")
+
+    def new_model(self) -> Model:
+        """The run's network with its initial weights."""
+        name, game = self.config.model["name"], self.game
+        config = MODELS.configure(self.config.model)
+        return build_model(
+            MODELS.get(name), game.observation_shape, game.num_actions, config, self.config.seed
+        )
+
+    def load(self, path: Path) -> Checkpoint:
+        """A checkpoint of this run, verified to be of its game and network."""
+        checkpoint = load_checkpoint(path)
+        for part in ("game", "model"):
+            saved: dict[str, Any] = checkpoint.state[part]
+            expected: dict[str, Any] = getattr(self.config, part)
+            if saved != expected:
+                raise CheckpointError(
+                    f"{path} is of the {part} {_show(saved)}, the run is of {_show(expected)}"
+                )
+        return checkpoint
+
+    def require_game(self, name: str) -> None:
+        """Refuse to play another game with this run's agent."""
+        GAMES.get(name)
+        if self.config.game["name"] != name:
+            raise RunFolderError(f"{self.path} is a run of {self.config.game['name']}, not of {name}")
+
+
+def _show(part: dict[str, Any]) -> str:
+    options = ", ".join(f"{key}={value}" for key, value in part.items() if key != "name")
+    return f"{part['name']!r}" + (f" ({options})" if options else "")

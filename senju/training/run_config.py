@@ -1,0 +1,166 @@
+"""The settings of a whole run: all parts together, and whether they fit each other."""
+
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import yaml
+from pydantic import AfterValidator, Field, model_validator
+
+from senju.algorithms import ALGORITHMS
+from senju.backends import BACKENDS
+from senju.backends.backend import Plan
+from senju.collect.seating import Seating
+from senju.collect.shard import count_shards
+from senju.config import Part, Settings, merged, read_yaml, validated
+from senju.errors import ConfigError
+from senju.games import GAMES, make_game
+from senju.models import MODELS
+from senju.registry import Registry
+
+
+def _resolver(registry: Registry[Any]) -> AfterValidator:
+    def resolve(settings: Settings) -> Settings:
+        if "name" not in settings:
+            raise ConfigError(f"{registry.kind}: no name given; known are {', '.join(registry.names())}")
+        config = registry.configure(settings)
+        return {"name": settings["name"], **config.model_dump(mode="json")}
+
+    return AfterValidator(resolve)
+
+
+GamePart = Annotated[Settings, _resolver(GAMES)]
+ModelPart = Annotated[Settings, _resolver(MODELS)]
+AlgorithmPart = Annotated[Settings, _resolver(ALGORITHMS)]
+BackendPart = Annotated[Settings, _resolver(BACKENDS)]
+
+
+class CollectConfig(Part):
+    """How games are grouped and how far they are played between updates."""
+
+    num_games: int = Field(256, ge=1, le=2**20, description="Games played at once.")
+    games_per_shard: int = Field(
+        64, ge=1, description="Games evaluated as one batch; fixes the result's bits."
+    )
+    rollout_steps: int = Field(64, ge=1, le=2**16, description="Steps of every game per update.")
+    seating: Seating = Field("self_play", description="Who sits where.")
+
+    @model_validator(mode="after")
+    def _divides(self) -> "CollectConfig":
+        count_shards(self.num_games, self.games_per_shard)
+        return self
+
+
+class EvaluationConfig(Part):
+    """How strength is measured while training."""
+
+    interval: int = Field(25, ge=0, description="Updates between evaluations; 0 measures only at the end.")
+    games: int = Field(
+        100, ge=2, le=100_000, multiple_of=2, description="Games per opponent, colours swapped."
+    )
+    opponents: tuple[str, ...] = Field(
+        ("random",), description="Who is played: random, minimax:DEPTH, a run."
+    )
+    final_opponents: tuple[str, ...] = Field((), description="Who is played in addition at the end.")
+
+
+class CheckpointConfig(Part):
+    """When the whole system is saved."""
+
+    interval: int = Field(25, ge=1, description="Updates between checkpoints.")
+    keep: int = Field(3, ge=1, le=10_000, description="How many are kept; the oldest go.")
+
+
+class RunConfig(Part):
+    """Everything that decides what a run computes, and how it is watched."""
+
+    game: GamePart = Field(description="The game and its settings.")
+    model: ModelPart = Field({"name": "mlp"}, description="The network and its settings.")
+    algorithm: AlgorithmPart = Field({"name": "ppo"}, description="The learner and its settings.")
+    backend: BackendPart = Field({"name": "serial"}, description="Where games are played.")
+    collect: CollectConfig = CollectConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    total_steps: int = Field(
+        1_000_000, ge=1, description="Decisions to learn from, rounded up to whole updates."
+    )
+    seed: int = Field(0, ge=0, lt=2**63, description="Of everything random in the run.")
+    device: str = Field("cpu", description="Where the learner computes: cpu, cuda, cuda:1, …")
+    threads: int = Field(0, ge=0, le=1024, description="Math threads of the learner; 0 takes all cores.")
+
+    @property
+    def decisions_per_update(self) -> int:
+        """How many places to decide there are in one batch of rollouts."""
+        acting = make_game(**self.game).num_acting
+        return self.collect.num_games * self.collect.rollout_steps * acting
+
+    @property
+    def total_updates(self) -> int:
+        """Updates until total_steps are reached."""
+        return -(-self.total_steps // self.decisions_per_update)
+
+    @property
+    def plan(self) -> Plan:
+        """What a backend is to play."""
+        collect = self.collect
+        return Plan(
+            game=self.game,
+            model=self.model,
+            seed=self.seed,
+            num_shards=count_shards(collect.num_games, collect.games_per_shard),
+            games_per_shard=collect.games_per_shard,
+            rollout_steps=collect.rollout_steps,
+        )
+
+    @model_validator(mode="after")
+    def _minibatches_divide(self) -> "RunConfig":
+        size, batch = self.algorithm.get("minibatch_size"), self.decisions_per_update
+        if size is not None and batch % size:
+            smaller = max(n for n in range(1, min(size, batch) + 1) if batch % n == 0)
+            larger = min(n for n in range(min(size, batch), batch + 1) if batch % n == 0)
+            fits = " or ".join(str(n) for n in sorted({smaller, larger}))
+            raise ConfigError(
+                f"algorithm.minibatch_size={size} does not divide the batch of {batch} decisions "
+                f"({self.collect.num_games} games × {self.collect.rollout_steps} steps); try {fits}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _device_exists(self) -> "RunConfig":
+        try:
+            torch.empty(0, device=self.device)
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise ConfigError(f"device={self.device!r} cannot be used here: {reason}") from None
+        return self
+
+
+def resolve_config(game: str | None = None, *layers: Settings) -> RunConfig:
+    """The settings of a run: defaults, then the game's preset, then the given layers in order."""
+    given = merged(*layers, {"game": {"name": game}} if game else {})
+    name = given.get("game", {}).get("name") if isinstance(given.get("game"), dict) else None
+    if name is None:
+        raise ConfigError(f"no game given; known are {', '.join(GAMES.names())}")
+    GAMES.get(name)
+    return validated(RunConfig, merged(preset(name), given))
+
+
+def preset(game: str) -> Settings:
+    """The ready-made settings for a game, if senju brings any."""
+    file = resources.files("senju.presets").joinpath(f"{game}.yaml")
+    if ":" in game or not file.is_file():
+        return {}
+    with resources.as_file(file) as path:
+        return read_yaml(path)
+
+
+def dump_config(config: RunConfig) -> str:
+    """The resolved settings as YAML; reading them back gives an equal config."""
+    text: str = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return text
+
+
+def load_config(path: Path) -> RunConfig:
+    """The resolved settings of an existing run."""
+    return validated(RunConfig, read_yaml(path))
