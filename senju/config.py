@@ -89,7 +89,7 @@ def parse_assignment(text: str) -> Settings:
     {'algorithm': {'epochs': 2}}
     """
     path, equals, value = text.partition("=")
-    keys = path.strip().split(".")
+    keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys):
         raise ConfigError(f"cannot read the setting {text!r}; write part.key=value")
     settings: Any = _parse_value(value, text)
@@ -103,9 +103,9 @@ def _parse_value(value: str, whole: str) -> Any:
         number = float(value)
     except ValueError:
         pass
-    else:  # YAML 1.1 reads 1e6 as text
-        if "e" in value.lower() and number.is_integer():
-            return int(number)
+    else:  # YAML 1.1 reads 1e6 and 3e-4 as text
+        if "e" in value.lower():
+            return int(number) if number.is_integer() else number
     try:
         return yaml.safe_load(value)
     except yaml.YAMLError:

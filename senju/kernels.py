@@ -8,6 +8,7 @@ Numba turns `uint64` mixed with a Python int into a float or an `int64`; constan
 64-bit words are therefore `np.uint64`.
 """
 
+import errno
 import hashlib
 import logging
 import math
@@ -45,10 +46,12 @@ def _usable_cache_folder() -> str | None:
     folder = kernel_cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
     except OSError as error:
         logger.warning("compiled code cannot be kept on disk (%s); every start compiles anew", error)
         return None
-    return str(folder) if os.access(folder, os.W_OK) else None
+    return str(folder)
 
 
 _CACHE_FOLDER = _usable_cache_folder()

@@ -62,9 +62,9 @@ def _core_quota(folder: Path = CGROUP) -> float:
     """Cores that a container's CPU quota allows (control groups, version 2)."""
     try:
         quota, period = (folder / "cpu.max").read_text().split()
+        return float("inf") if quota == "max" else int(quota) / int(period)
     except (OSError, ValueError):
         return float("inf")
-    return float("inf") if quota == "max" else int(quota) / int(period)
 
 
 def _memory_left_in_container(folder: Path = CGROUP) -> int:
@@ -73,6 +73,6 @@ def _memory_left_in_container(folder: Path = CGROUP) -> int:
     try:
         limit = (folder / "memory.max").read_text().strip()
         used = int((folder / "memory.current").read_text())
+        return unlimited if limit == "max" else max(int(limit) - used, 0)
     except (OSError, ValueError):
         return unlimited
-    return unlimited if limit == "max" else max(int(limit) - used, 0)

@@ -30,7 +30,7 @@ class Registry(Generic[T]):
         """Make a user's own class known by `name`."""
         if name in self:
             raise ConfigError(f"{self.kind} {name!r} is registered already")
-        self._classes[name] = cls
+        self._classes[name] = self._of_this_kind(name, cls)
 
     def get(self, name: str) -> type[T]:
         """The class of that name, or the one that `package.module:Class` points to."""
@@ -55,16 +55,19 @@ class Registry(Generic[T]):
 
     def _load(self, path: str) -> type[T]:
         module_name, _, class_name = path.partition(":")
+        if not all(word.isidentifier() for word in [*module_name.split("."), class_name]):
+            raise UnknownNameError(f"{self.kind} {path!r}: expected a name or package.module:Class")
         try:
-            cls = getattr(importlib.import_module(module_name), class_name)
+            module = importlib.import_module(module_name)
         except ModuleNotFoundError as error:
-            if error.name and not module_name.startswith(error.name):
-                raise
+            if not f"{module_name}.".startswith(f"{error.name}."):
+                raise  # the module is there; what it imports is not
             raise UnknownNameError(f"{self.kind} {path!r}: no module {module_name!r} to import") from None
-        except AttributeError:
-            raise UnknownNameError(f"{self.kind} {path!r}: no {class_name!r} in {module_name!r}") from None
-        if not (isinstance(cls, type) and issubclass(cls, self._base)):
-            raise UnknownNameError(
-                f"{self.kind} {path!r} is not a {self._base.__module__}.{self._base.__name__}"
-            )
-        return cls
+        if not hasattr(module, class_name):
+            raise UnknownNameError(f"{self.kind} {path!r}: no {class_name!r} in {module_name!r}")
+        return self._of_this_kind(path, getattr(module, class_name))
+
+    def _of_this_kind(self, path: str, cls: object) -> type[T]:
+        if isinstance(cls, type) and issubclass(cls, self._base):
+            return cls
+        raise UnknownNameError(f"{self.kind} {path!r} is not a {self._base.__module__}.{self._base.__name__}")

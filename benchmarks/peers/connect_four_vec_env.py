@@ -78,11 +78,11 @@ class ConnectFourVecEnv(VecEnv):
 
     # the base class fixes these signatures; no game can be picked out of the arrays
 
-    def env_method(self, method_name: str, *arguments: Any, indices: Any = None, **options: Any) -> list[Any]:  # noqa: ARG002
+    def env_method(self, method_name: str, *arguments: Any, indices: Any = None, **options: Any) -> list[Any]:
         """What a method returns for each game; sb3-contrib asks for `action_masks`."""
         return list(getattr(self, method_name)(*arguments, **options))
 
-    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:  # noqa: ARG002
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         """The attribute, once for each game."""
         return [getattr(self, attr_name)] * self.num_envs
 
@@ -90,7 +90,7 @@ class ConnectFourVecEnv(VecEnv):
         """Refuse: one game cannot differ from the others."""
         raise NotImplementedError("the games share one environment")
 
-    def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:  # noqa: ARG002
+    def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
         """Nothing is wrapped."""
         return [False] * self.num_envs
 

@@ -13,19 +13,24 @@ Standard output is one line of JSON:
      "versions": {"sb3-contrib": "2.9.2", ...},
      "settings": {"repeats": 5, "updates": 8, "threads": 2, "num_games": 64, ...},
      "num_weights": 89608,
-     "moves_per_game": 9.6,
-     "repeats": [{"samples": 65536, "seconds": 2.9,           # wall time of the whole repeat
-                  "collecting_seconds": 1.2,                  # inside collect_rollouts
-                  "learning_seconds": 1.7,                    # inside train
-                  "end_to_end": 22500.0,                      # samples a second of each
-                  "collecting": 53000.0,
-                  "learning": 37000.0,
+     "repeats": [{"seed": 1,
+                  "moves_per_game": 19.6,                     # in the last rollout
+                  "samples": 65536,
+                  "seconds": 3.1,                             # wall time of the whole repeat
+                  "collecting_seconds": 0.9,                  # inside collect_rollouts
+                  "learning_seconds": 2.1,                    # inside train
+                  "end_to_end": 21200.0,                      # samples a second of each
+                  "collecting": 70000.0,
+                  "learning": 30700.0,
                   "other_cores": 0.0}, ...]}                  # busy with other processes meanwhile
 
-A repeat is `--updates` times a rollout and its learning, after `--warm-up` updates that are not
-counted. Games grow short, since a quick win pays and its loser loses nothing. Torch's threads wait
-for each other in a busy loop: where others use the cores too (`other_cores`), a repeat can take ten
-times as long. To interleave with other candidates, call it with `--repeats 1` several times.
+A repeat is `--updates` times a rollout and its learning by a fresh model (seeds `--seed` and up),
+after `--warm-up` updates that are not counted. Fresh, because a quick win pays and its loser loses
+nothing: soon both seats would work together for games of seven moves. To interleave with other
+candidates, call it with `--repeats 1` and the next seed several times.
+
+Torch's threads wait for each other in a busy loop: where other processes use the cores too
+(`other_cores` well above 0), a repeat can take several times as long and should be thrown away.
 """
 
 import argparse
@@ -101,14 +106,18 @@ def make_model(seed: int) -> TimedMaskablePPO:
     return model
 
 
-def learn(model: TimedMaskablePPO, num_updates: int) -> dict[str, float | None]:
-    """Rollouts and updates, timed as a whole and in halves; the games go on where they stopped."""
+def measure(seed: int, num_warm_up: int, num_updates: int) -> dict[str, float | None]:
+    """Rollouts and updates of a fresh model, timed as a whole and in halves."""
+    model = make_model(seed)
+    model.learn(num_warm_up * SAMPLES_PER_UPDATE)
     model.collecting_seconds = model.learning_seconds = 0.0
     samples = num_updates * SAMPLES_PER_UPDATE
     others, start = OtherLoad(), time.perf_counter()
-    model.learn(samples, reset_num_timesteps=False)
+    model.learn(samples, reset_num_timesteps=False)  # the games go on where they stopped
     seconds = time.perf_counter() - start
     return {
+        "seed": seed,
+        "moves_per_game": moves_per_game(model),
         "samples": samples,
         "seconds": seconds,
         "collecting_seconds": model.collecting_seconds,
@@ -128,11 +137,11 @@ def moves_per_game(model: TimedMaskablePPO) -> float:
 def parse_arguments() -> argparse.Namespace:
     """The settings of the run."""
     parser = argparse.ArgumentParser(description="MaskablePPO's samples a second on Connect Four.")
-    parser.add_argument("--repeats", type=int, default=5, help="repeats, each timed")
+    parser.add_argument("--repeats", type=int, default=5, help="fresh models to time")
     parser.add_argument("--updates", type=int, default=8, help="updates in one repeat")
-    parser.add_argument("--warm-up", type=int, default=2, help="updates before the first repeat")
+    parser.add_argument("--warm-up", type=int, default=2, help="updates before each repeat")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="torch threads; all cores")
-    parser.add_argument("--seed", type=int, default=1, help="seed of weights and choices")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first repeat")
     return parser.parse_args()
 
 
@@ -140,9 +149,8 @@ def main() -> None:
     """Measure and print the line."""
     settings = parse_arguments()
     torch.set_num_threads(settings.threads)
-    model = make_model(settings.seed)
-    learn(model, settings.warm_up)
-    repeats = [learn(model, settings.updates) for _ in range(settings.repeats)]
+    seeds = range(settings.seed, settings.seed + settings.repeats)
+    repeats = [measure(seed, settings.warm_up, settings.updates) for seed in seeds]
     fixed = {
         "num_games": NUM_GAMES,
         "num_steps": NUM_STEPS,
@@ -155,7 +163,6 @@ def main() -> None:
         "versions": {name: metadata.version(name) for name in packages},
         "settings": vars(settings) | fixed,
         "num_weights": NUM_WEIGHTS,
-        "moves_per_game": moves_per_game(model),
         "repeats": repeats,
     }
     print(json.dumps(answer))

@@ -9,8 +9,8 @@ from senju.errors import NoLegalActionError
 class MaskedCategorical:
     """Probabilities of legal actions only; computed in float32 whatever the logits are.
 
-    Illegal logits never enter a sum: they are replaced before the softmax, and their part of the
-    entropy is set to zero rather than computed as 0 · (−∞), which is NaN.
+    Illegal logits never enter a sum: they are replaced before the softmax, and the part of
+    impossible actions in the entropy is set to zero rather than computed as 0 · (−∞), which is NaN.
     """
 
     def __init__(self, logits: Tensor, legal: Tensor) -> None:
@@ -18,9 +18,9 @@ class MaskedCategorical:
         if not bool(legal.any(-1).all()):
             rows = (~legal.any(-1)).reshape(-1).nonzero().reshape(-1).tolist()
             raise NoLegalActionError(f"no legal action in rows {rows[:10]}{' …' if len(rows) > 10 else ''}")
-        self.legal = legal
         scores = logits.float().masked_fill(~legal, float("-inf"))
-        self.log_probs = scores - scores.logsumexp(-1, keepdim=True)  # -inf where illegal
+        # not scores - logsumexp(scores), which rounds at the size of the logits, not of their differences
+        self.log_probs = scores.log_softmax(-1)  # -inf where illegal
 
     def log_prob(self, actions: Tensor) -> Tensor:
         """Log-probability of each row's action; minus infinity for an illegal one."""
@@ -32,8 +32,9 @@ class MaskedCategorical:
 
     def entropy(self) -> Tensor:
         """Entropy in nats."""
-        finite = self.log_probs.masked_fill(~self.legal, 0.0)
-        return -(finite.exp() * finite).masked_fill(~self.legal, 0.0).sum(-1)
+        is_impossible = self.log_probs.isneginf()  # illegal, or legal with a logit of minus infinity
+        finite = self.log_probs.masked_fill(is_impossible, 0.0)
+        return -(finite.exp() * finite).masked_fill(is_impossible, 0.0).sum(-1)
 
 
 def unpack_legal_bits(words: Tensor, num_actions: int) -> Tensor:

@@ -24,7 +24,7 @@ from senju.algorithms.ppo_loss import (
 from senju.algorithms.returns import generalised_advantages
 from senju.collect.slots import Rollout
 from senju.config import Part
-from senju.errors import ModelError
+from senju.errors import ConfigError, ModelError
 from senju.models.model import Model
 from senju.models.weights import WeightBlock, Weights
 from senju.timing import StageClock
@@ -119,6 +119,11 @@ class PPO(Learner):
             for rollout in rollouts
         ]
         is_known = _flat([estimate.is_known for estimate in estimates], 0)
+        if not is_known.any():
+            raise ConfigError(
+                f"none of the {is_known.size} decisions has a known outcome: the rollouts are too short "
+                "for a seat to move twice; collect with a larger rollout_steps"
+            )
         advantages = _flat([estimate.advantages for estimate in estimates], 0)
         returns = _flat([estimate.returns for estimate in estimates], 0)
         values = _flat([rollout.data.values for rollout in rollouts], 0)
@@ -176,11 +181,12 @@ class PPO(Learner):
         return self._weights.read()
 
     def state(self) -> LearnerState:
-        """Weights, Adam's moments and the version."""
+        """Copies of the weights and Adam's moments, and the version."""
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         for name, moments in self._moments().items():
             tensors |= {f"optimizer.{name}.{kind}": tensor for kind, tensor in moments.items()}
-        return LearnerState(tensors, {"version": self.version})
+        copies = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+        return LearnerState(copies, {"version": self.version})
 
     def load_state(self, state: LearnerState) -> None:
         """Go on from a saved state."""
@@ -188,6 +194,7 @@ class PPO(Learner):
         with torch.no_grad():
             for name, tensor in self.model.state_dict().items():
                 tensor.copy_(state.tensors[f"model.{name}"])
+        self._optimizer.state.clear()  # a state from before the first update brings no moments
         for name, parameter in self.model.named_parameters():
             prefix = f"optimizer.{name}."
             moments = {

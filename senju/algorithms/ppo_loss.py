@@ -6,7 +6,7 @@ moves rather than of actions. Tests hold the two to each other.
 """
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -16,6 +16,8 @@ from torch import Tensor
 from senju.algorithms.masked_categorical import MaskedCategorical, unpack_legal_bits
 from senju.errors import ModelError, NoLegalActionError
 from senju.kernels import ONE, WORD_BITS, ZERO, compiled, is_allowed, log_normaliser, trailing_zeros
+
+_NOT_FINITE = "PPO's loss is not finite: a reward or a value is not, or training has diverged"
 
 
 class Minibatch(NamedTuple):
@@ -103,10 +105,11 @@ def _loss_and_gradient(
         if not np.isfinite(normaliser) or not is_allowed(allowed, action):
             return sample
         # rounded as it was when acting, so that an unchanged policy has a ratio of exactly 1
-        log_ratio = np.float32(scores[action] - normaliser) - old_log_probs[sample]
-        ratio = math.exp(log_ratio)
+        log_ratio = np.float64(np.float32(scores[action] - normaliser) - old_log_probs[sample])
+        # all in float64 from here: a product rounded to float32 would differ from the clipped one
+        # even inside the clip, and the sample would lose its gradient
+        ratio, advantage = math.exp(log_ratio), np.float64(advantages[sample])
         clipped = min(max(ratio, 1.0 - clip_range), 1.0 + clip_range)
-        advantage = advantages[sample]
         is_active = ratio * advantage <= clipped * advantage
         policy_slope = -ratio * advantage * share if is_active else 0.0
 
@@ -124,12 +127,11 @@ def _loss_and_gradient(
                 other = index * WORD_BITS + int(trailing_zeros(bits))
                 log_prob = scores[other] - normaliser
                 prob = math.exp(log_prob)
-                gradient = -policy_slope * prob
+                gradient = policy_slope * ((1.0 if other == action else 0.0) - prob)
                 if prob > 0.0:
                     gradient += entropy_coefficient * share * prob * (log_prob + entropy)
                 logits_gradient[sample, other] = gradient
                 bits &= bits - ONE
-        logits_gradient[sample, action] += policy_slope
 
         error = values[sample] - returns[sample]
         values_gradient[sample] = value_coefficient * error * share
@@ -163,16 +165,20 @@ def backward_compiled(
     )
     if refused >= 0:
         _explain_refusal(refused, logits, batch)
+    if not np.isfinite(report).all():
+        raise ModelError(_NOT_FINITE)
     torch.autograd.backward((logits, values), (logits_gradient, values_gradient))
     return LossReport(*report.tolist())
 
 
-def _explain_refusal(sample: int, logits: Tensor, batch: Minibatch) -> None:
-    if not batch.legal[sample].any():
+def _explain_refusal(sample: int, logits: Tensor, batch: Minibatch) -> NoReturn:
+    legal = unpack_legal_bits(batch.legal[sample], logits.shape[-1])
+    action = int(batch.actions[sample])
+    if not bool(legal.any()):
         raise NoLegalActionError(f"sample {sample}: the legal mask is empty")
-    if not bool(logits[sample].isfinite().all()):
-        raise ModelError(f"sample {sample}: the policy's logits are not finite; training has diverged")
-    raise ModelError(f"sample {sample}: action {int(batch.actions[sample])} is not legal in its own mask")
+    if not bool(legal[action]):
+        raise ModelError(f"sample {sample}: action {action} is not legal in its own mask")
+    raise ModelError(f"sample {sample}: the policy's logits are not finite; training has diverged")
 
 
 def backward_reference(
@@ -183,5 +189,13 @@ def backward_reference(
     loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
     report = LossReport(*numbers.tolist())
     if not all(map(math.isfinite, report)):
-        raise ModelError("PPO's loss is not finite; training has diverged")
+        _explain_loss(logits, batch)
     return report
+
+
+def _explain_loss(logits: Tensor, batch: Minibatch) -> NoReturn:
+    policy = MaskedCategorical(logits.detach(), unpack_legal_bits(batch.legal, logits.shape[-1]))
+    refused = (~policy.log_prob(batch.actions).isfinite()).nonzero().reshape(-1).tolist()
+    if refused:
+        _explain_refusal(refused[0], logits, batch)
+    raise ModelError(_NOT_FINITE)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from senju.config import Settings, merged, parse_assignment, read_yaml
 from senju.errors import ConfigError, SenjuError
@@ -17,6 +18,8 @@ out = Console()
 err = Console(stderr=True)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for machines.")]
+MAX_SEED = 2**63 - 1
+SeedOption = Annotated[int, typer.Option(help="Of openings and of players that draw.", min=0, max=MAX_SEED)]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PART.KEY=VALUE", help="Change one setting; may be given often."),
@@ -42,12 +45,8 @@ def friendly_errors() -> Iterator[None]:
     try:
         yield
     except SenjuError as error:
-        err.print(f"[bold red]error:[/] {_escaped(str(error))}", highlight=False, soft_wrap=True)
+        err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None
-
-
-def _escaped(text: str) -> str:
-    return text.replace("[", r"\[")
 
 
 def settings_from(config_file: Any, assignments: list[str] | None, **options: Any) -> Settings:

@@ -6,6 +6,7 @@ from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -71,7 +72,7 @@ class TrainingDisplay(trainer.Listener):
             f"{config.total_steps:,} steps, seed {config.seed}.",
             highlight=False,
         )
-        self.console.print(f"Run folder: [bold]{run.path}[/]", highlight=False, soft_wrap=True)
+        self.console.print(f"Run folder: [bold]{escape(str(run.path))}[/]", highlight=False, soft_wrap=True)
         self._progress.update(self._task, total=config.total_updates, completed=update)
 
     def on_update(self, progress: trainer.Progress) -> None:
@@ -92,7 +93,7 @@ class TrainingDisplay(trainer.Listener):
         self.results[result.opponent].append(result)
         if not self.console.is_terminal:
             self.console.print(
-                f"update {update}: against {result.opponent} {score_text(result)}", highlight=False
+                f"update {update}: against {escape(result.opponent)} {score_text(result)}", highlight=False
             )
 
     def _render(self) -> RenderableType:
@@ -111,7 +112,7 @@ class TrainingDisplay(trainer.Listener):
             table.add_column(name, header_style="bold")
         for opponent, results in self.results.items():
             line = "".join(BARS[round(8 * result.score)] for result in results[-40:])
-            table.add_row(opponent, score_text(results[-1]), f"[cyan]{line}[/]")
+            table.add_row(escape(opponent), score_text(results[-1]), f"[cyan]{line}[/]")
         return table
 
     def _metrics_table(self, progress: trainer.Progress) -> Table:

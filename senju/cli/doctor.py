@@ -61,7 +61,7 @@ def limits(machine: Machine, tried: Probe) -> list[str]:
         findings.append(f"The disk has only {_size(machine.disk_free_bytes)} free for checkpoints.")
     if not machine.gpus:
         findings.append("No GPU is seen: the learner computes on the CPU; small models suit it.")
-    if not os.access(_existing(kernel_cache_folder()), os.W_OK):
+    if not _can_be_written(kernel_cache_folder()):
         findings.append(
             "Compiled code cannot be kept on disk; set SENJU_CACHE to a folder that can be written."
         )
@@ -95,5 +95,9 @@ def _size(num_bytes: int) -> str:
     return f"{num_bytes / GIB:.1f} GiB" if num_bytes >= GIB else f"{num_bytes / 2**20:.0f} MiB"
 
 
-def _existing(path: Path) -> Path:
-    return path if path.exists() else _existing(path.parent)
+def _can_be_written(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)

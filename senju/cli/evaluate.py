@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.progress import Progress
 
-from senju.cli.console import JsonOption, err, friendly_errors, out, print_json
+from senju.cli.console import JsonOption, SeedOption, err, friendly_errors, out, print_json
 from senju.cli.results import judgement_text, match_table
 from senju.training.evaluation import MatchResult, MoveJudge, play_match
 from senju.training.opponents import make_player
@@ -19,7 +20,7 @@ def evaluate(
         list[str], typer.Option(help="random, minimax:DEPTH, perfect, or a run's folder; may be given often.")
     ] = ["random"],  # noqa: B006  # typer copies it
     games: Annotated[int, typer.Option(help="Games per opponent; even, since colours are swapped.")] = 200,
-    seed: Annotated[int, typer.Option(help="Of openings and of players that draw.", min=0)] = 0,
+    seed: SeedOption = 0,
     temperature: Annotated[
         float, typer.Option(help="0 plays the best move; 1 draws from the policy.", min=0)
     ] = 0.0,
@@ -43,7 +44,7 @@ def evaluate(
         results: list[MatchResult] = []
         with Progress(console=err, transient=True, disable=as_json) as progress:
             for name, opponent in opponents:
-                task = progress.add_task(f"against {opponent.name}", total=games)
+                task = progress.add_task(f"against {escape(opponent.name)}", total=games)
                 judge = MoveJudge() if name == "perfect" else None
                 result = play_match(
                     opened.game,

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from rich.markup import escape
 
-from senju.cli.console import friendly_errors, out, percent
+from senju.cli.console import SeedOption, friendly_errors, out, percent
 from senju.errors import ConfigError, IllegalActionError
 from senju.games import make_game
 from senju.games.game import Game, States
@@ -28,7 +29,7 @@ def play(
     ] = None,
     seat: Annotated[int, typer.Option(help="1 moves first, 2 moves second.", min=1, max=2)] = 1,
     temperature: Annotated[float, typer.Option(help="0: the agent plays its best move.", min=0)] = 0.0,
-    seed: Annotated[int, typer.Option(help="Of players that draw.", min=0)] = 0,
+    seed: SeedOption = 0,
 ) -> None:
     """Play against an agent in the terminal."""
     with friendly_errors():
@@ -58,7 +59,9 @@ class _Session:
         self.past: list[States] = []  # positions in which the person was to move
 
     def run(self) -> None:
-        out.print(f"You play seat {self.seat + 1} against {self.opponent.name}. {HELP}", highlight=False)
+        out.print(
+            f"You play seat {self.seat + 1} against {escape(self.opponent.name)}. {HELP}", highlight=False
+        )
         while True:
             self.rows.observe(self.observations)
             mine = self.observations.seats[0, 0] == self.seat
@@ -105,7 +108,7 @@ class _Session:
         try:
             action = self.game.parse_action(text)
         except IllegalActionError as error:
-            out.print(f"[red]{error}[/]", highlight=False)
+            out.print(f"[red]{escape(str(error))}[/]", highlight=False)
             return None
         if not is_allowed(self.observations.legal[0, 0], action):
             out.print(f"[red]{text} is not legal here.[/]", highlight=False)
@@ -137,7 +140,8 @@ class _Session:
             _, values = self.agent.evaluate(self.rows.states)
             expects = f" (it expects {values[0]:+.2f} for itself)"
         out.print(
-            f"{self.opponent.name} plays [bold]{self.game.action_name(action)}[/]{expects}", highlight=False
+            f"{escape(self.opponent.name)} plays [bold]{self.game.action_name(action)}[/]{expects}",
+            highlight=False,
         )
         return action
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from rich.markup import escape
 from rich.table import Table
 
 from senju.cli.console import percent, score_text
@@ -10,14 +11,14 @@ from senju.training.evaluation import Judgement, MatchResult
 
 def match_table(results: Iterable[MatchResult], title: str) -> Table:
     """One line per opponent."""
-    table = Table(title=title, title_justify="left")
+    table = Table(title=escape(title), title_justify="left")
     table.add_column("against")
     table.add_column("score (95 % interval)")
     for name in ("won", "drawn", "lost", "lost moving first", "games"):
         table.add_column(name, justify="right")
     for result in results:
         counts = (result.wins, result.draws, result.losses, result.losses_moving_first, result.games)
-        table.add_row(result.opponent, score_text(result), *map(str, counts))
+        table.add_row(escape(result.opponent), score_text(result), *map(str, counts))
     return table
 
 

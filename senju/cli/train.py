@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from senju.cli.console import JsonOption, SetOption, friendly_errors, out, print_json, settings_from
 from senju.cli.display import TrainingDisplay
 from senju.cli.results import judgement_text, match_table
-from senju.training.api import prepare_resume, prepare_run, train_run
+from senju.training.api import prepare, train_run
 from senju.training.interrupt import stop_on_signals
 from senju.training.run import Run
 from senju.training.stages import explain
@@ -37,10 +38,7 @@ def train(
     """
     with friendly_errors():
         settings = settings_from(config, assignments, total_steps=steps, seed=seed)
-        if resume is None:
-            prepared = prepare_run(game, run, settings)
-        else:
-            prepared = prepare_resume(resume, game, settings)
+        prepared = prepare(game, run, resume, checkpoint, settings)
         with stop_on_signals() as stop:
             if as_json:
                 finished = train_run(prepared, stop, Listener(), checkpoint, max_updates)
@@ -79,9 +77,12 @@ def _total_stages(run: Run) -> dict[str, float]:
 
 
 def _show_end(run: Run, display: TrainingDisplay, finished: bool) -> None:
+    path = escape(str(run.path))
     if not finished:
         out.print(
-            f"\nStopped and saved. Go on with: [bold]senju train --resume {run.path}[/]", soft_wrap=True
+            f"\nStopped and saved. Go on with: [bold]senju train --resume {path}[/]",
+            highlight=False,
+            soft_wrap=True,
         )
         return
     latest = [results[-1] for results in display.results.values()]
@@ -95,8 +96,6 @@ def _show_end(run: Run, display: TrainingDisplay, finished: bool) -> None:
     if metrics:
         speed = f"{metrics[-1]['steps']:,} steps in {metrics[-1]['seconds']:.0f} s"
         out.print(f"{speed}; {explain(_total_stages(run))}.", highlight=False)
-    out.print(f"Strength over time: {run.path / 'strength.svg'}", highlight=False, soft_wrap=True)
+    out.print(f"Strength over time: {path}/strength.svg", highlight=False, soft_wrap=True)
     game = run.config.game["name"]
-    out.print(
-        f"Play against it: [bold]senju play {game} --run {run.path}[/]", highlight=False, soft_wrap=True
-    )
+    out.print(f"Play against it: [bold]senju play {game} --run {path}[/]", highlight=False, soft_wrap=True)

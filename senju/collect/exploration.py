@@ -15,6 +15,7 @@ from senju.kernels import (
     random_word,
     trailing_zeros,
     unit_interval,
+    unpack_legal,
 )
 
 
@@ -120,10 +121,17 @@ def _refuse(
 ) -> None:
     if row < 0:
         return
+    num_places, num_actions = seats.shape[1], logits.shape[1]
     for place in np.flatnonzero(seats[row] >= 0).tolist():
-        if not legal[row, place].any():
-            raise NoLegalActionError(f"row {row}, seat {seats[row, place]}: the legal mask is empty")
-    raise ModelError(
-        f"row {row}: the policy's logits are not finite ({logits[row * seats.shape[1]][:8].tolist()}…); "
-        "training has diverged or the weights are damaged"
-    )
+        where = f"row {row}, seat {seats[row, place]}"
+        allowed = np.flatnonzero(unpack_legal(legal[row, place], num_actions))
+        if not len(allowed):
+            raise NoLegalActionError(f"{where}: the legal mask is empty")
+        scores = logits[row * num_places + place, allowed]
+        is_wrong = ~(scores < np.inf) | (scores == -np.inf).all()
+        if is_wrong.any():
+            raise ModelError(
+                f"{where}: the policy's logits are not finite ({scores[is_wrong][0]} for action "
+                f"{allowed[is_wrong][0]}); training has diverged or the weights are damaged"
+            )
+    raise AssertionError(f"row {row} was refused without a reason")

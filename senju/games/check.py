@@ -11,13 +11,14 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from senju.errors import GameContractError, IllegalActionError
-from senju.games.game import Game, Observations, Outcomes
+from senju.errors import ConfigError, GameContractError, IllegalActionError
+from senju.games.game import Game, Observations, Outcomes, States
+from senju.games.guards import Block, guarded, guarded_copy, is_intact
 from senju.games.rows import ACTION, Rows, choose_at_random
-from senju.kernels import unpack_legal
+from senju.kernels import legal_words, unpack_legal
 
-GUARD = 64  # bytes before and behind each array, to notice writes outside
-GUARD_BYTE = 0xA5
+RUBBISH = (0x00, 0xFF)  # an output that differs after these two fillings was not written in full
+DECLARED = ("name", "num_seats", "num_actions", "observation_shape", "state_dtype")
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,12 @@ class _Trace:
 
 def check_game(game: Game, *, num_rows: int = 8, num_steps: int = 400, seed: int = 0) -> GameReport:
     """Play `num_rows` games at random and raise GameContractError at the first broken promise."""
+    if num_rows < 2:
+        raise ConfigError(f"num_rows={num_rows}: at least 2 are needed to see whether rows are independent")
     checker = _Checker(game, num_rows, num_steps, seed)
     checker.declarations()
-    checker.reset_touches_only_its_rows()
+    checker.new_arrays_are_as_declared()
+    checker.reset_writes_its_rows_and_nothing_else()
     checker.random_play_keeps_the_contract()
     checker.illegal_actions_are_refused()
     checker.finished_rows_are_refused()
@@ -82,53 +86,99 @@ class _Checker:
 
     def declarations(self) -> None:
         game = self.game
+        for attribute in DECLARED:
+            self.expect(hasattr(game, attribute), f"{attribute} is not declared")
         self.expect(isinstance(game.name, str) and game.name, "name must be a word")
-        self.expect(game.num_seats >= 1, f"num_seats={game.num_seats}: at least one seat is needed")
+        self.expect(1 <= game.num_seats <= 127, f"num_seats={game.num_seats}: expected 1 to 127")
         self.expect(
             game.num_acting in (1, game.num_seats),
             f"num_acting={game.num_acting}: expected 1 or num_seats={game.num_seats}",
         )
         self.expect(game.num_actions >= 2, f"num_actions={game.num_actions}: at least two are needed")
+        shape = game.observation_shape
+        self.expect(
+            isinstance(shape, tuple) and shape and all(isinstance(n, int) and n > 0 for n in shape),
+            f"observation_shape={shape!r}: expected a tuple of positive numbers",
+        )
         dtype = np.dtype(game.observation_dtype)
-        self.expect(dtype.itemsize == 1, f"observation_dtype={dtype}: expected uint8, int8 or bool")
+        self.expect(
+            dtype in (np.uint8, np.int8, np.bool_),
+            f"observation_dtype={dtype}: expected uint8, int8 or bool",
+        )
         state = np.dtype(game.state_dtype)
         self.expect(state.names and not state.hasobject, f"state_dtype={state}: expected a record of numbers")
-        used = sum(state[name].itemsize for name in state.names or ())
+        padding = _padding(state)
         self.expect(
-            used == state.itemsize,
-            f"state_dtype has {state.itemsize - used} bytes of padding, which copies leave undefined; "
+            not padding,
+            f"state_dtype has {padding} bytes of padding, which copies leave undefined; "
             "build it without align=True or name the padding as a field",
         )
         if game.is_zero_sum:
             self.expect(game.num_seats == 2, f"is_zero_sum with num_seats={game.num_seats}: expected 2 seats")
         self.passed.append("declarations")
 
-    def reset_touches_only_its_rows(self) -> None:
-        states, guard = _guarded((self.num_rows,), self.game.state_dtype)
-        before = states.tobytes()
+    def new_arrays_are_as_declared(self) -> None:
+        game, rows, places = self.game, self.num_rows, (self.num_rows, self.game.num_acting)
+        made = {
+            "states": game.new_states(rows),
+            **game.new_observations(rows)._asdict(),
+            **game.new_outcomes(rows)._asdict(),
+        }
+        declared: dict[str, tuple[tuple[int, ...], Any]] = {
+            "states": ((rows,), game.state_dtype),
+            "observation": ((*places, *game.observation_shape), game.observation_dtype),
+            "legal": ((*places, legal_words(game.num_actions)), np.uint64),
+            "seats": (places, np.int8),
+            "rewards": ((rows, game.num_seats), np.float32),
+            "terminated": ((rows,), np.bool_),
+            "truncated": ((rows,), np.bool_),
+        }
+        for name, (shape, dtype) in declared.items():
+            array = made[name]
+            self.expect(
+                array.shape == shape and array.dtype == np.dtype(dtype),
+                f"new arrays for {name} are {array.dtype}{list(array.shape)}, "
+                f"expected {np.dtype(dtype)}{list(shape)}",
+            )
+        self.passed.append("shapes and dtypes")
+
+    def reset_writes_its_rows_and_nothing_else(self) -> None:
         chosen = np.arange(0, self.num_rows, 2)
-        self.game.reset(states, chosen, np.arange(len(chosen), dtype=np.uint64))
-        after, size = states.tobytes(), states.itemsize
-        for row in set(range(self.num_rows)) - set(chosen.tolist()):
-            span = slice(row * size, (row + 1) * size)
-            self.expect(before[span] == after[span], f"reset of rows {chosen.tolist()} changed row {row}")
-        self.expect(_intact(guard), "reset wrote outside the states array")
-        self.passed.append("reset touches only its rows")
+        others = np.setdiff1d(np.arange(self.num_rows), chosen)
+        started = []
+        for rubbish in RUBBISH:
+            states, guard = guarded((self.num_rows,), self.game.state_dtype)
+            states.view(np.uint8).fill(rubbish)
+            before, rows = states.copy(), chosen.copy()
+            keys = np.arange(1, 1 + len(chosen), dtype=np.uint64)
+            self.game.reset(states, rows, keys)
+            for row in others.tolist():
+                same = before[row].tobytes() == states[row].tobytes()
+                self.expect(same, f"reset of rows {chosen.tolist()} changed row {row}")
+            self.expect(is_intact(guard), "reset wrote outside the states array")
+            given = np.array_equal(rows, chosen) and np.array_equal(keys, 1 + np.arange(len(chosen)))
+            self.expect(given, "reset changed the rows or keys it was given")
+            started.append(states[chosen].tobytes())
+        self.expect(
+            started[0] == started[1],
+            "reset leaves something of the game before; a new game must depend on its key alone",
+        )
+        self.passed += ["reset touches only its rows", "a new game depends on its key alone"]
 
     def random_play_keeps_the_contract(self) -> None:
         rows = self.rows()
-        rows.states, state_guard = _guarded_copy(rows.states)
+        rows.states, state_guard = guarded_copy(rows.states)
         observations, outcomes, guards = self.guarded_arrays()
+        guards.append(state_guard)
         lengths = np.zeros(self.num_rows, np.int64)
         for _ in range(self.num_steps):
-            self.poison(observations, outcomes)
-            rows.observe(observations)
+            self.observe_in_full(rows, observations, guards)
             self.check_observations(observations)
-            actions = self.random_actions(rows, observations)
-            rows.step(actions, outcomes)
+            self.step_in_full(rows, self.random_actions(rows, observations), outcomes, guards)
             self.check_outcomes(outcomes)
-            self.check_finished_rows(rows, outcomes)
-            self.expect(all(map(_intact, [*guards, state_guard])), "a kernel wrote outside its arrays")
+            if (outcomes.terminated | outcomes.truncated).any():
+                self.observe_in_full(rows, observations, guards)
+                self.check_last_positions(observations, outcomes)
             lengths += 1
             ended = rows.advance(outcomes)
             self.longest_game = max([self.longest_game, *lengths[ended].tolist()])
@@ -139,30 +189,52 @@ class _Checker:
             self.games_finished > 0,
             f"no game ended within {self.num_steps} steps of random play; pass a larger num_steps",
         )
-        self.passed += ["shapes, masks, seats, rewards", "nothing written outside the arrays", "auto-reset"]
+        self.passed += ["masks, seats, rewards", "nothing written outside the arrays", "auto-reset"]
 
-    def guarded_arrays(self) -> tuple[Observations, Outcomes, list[NDArray[np.uint8]]]:
+    def guarded_arrays(self) -> tuple[Observations, Outcomes, list[Block]]:
         plain = [*self.game.new_observations(self.num_rows), *self.game.new_outcomes(self.num_rows)]
-        pairs = [_guarded(array.shape, array.dtype) for array in plain]
+        pairs = [guarded(array.shape, array.dtype) for array in plain]
         arrays = [array for array, _ in pairs]
         return Observations(*arrays[:3]), Outcomes(*arrays[3:]), [guard for _, guard in pairs]
 
-    def poison(self, observations: Observations, outcomes: Outcomes) -> None:
-        """Fill the outputs with rubbish, so that what a kernel forgets to write is seen."""
-        observations.seats.fill(99)
-        observations.legal.fill(np.uint64(2**64 - 1))
+    def observe_in_full(self, rows: Rows, observations: Observations, guards: list[Block]) -> None:
+        """Observe over rubbish of two kinds: slots are used again, and hold what was there before."""
+        before, seen = rows.states.tobytes(), []
+        for rubbish in RUBBISH:
+            for array in observations:
+                array.view(np.uint8).fill(rubbish)
+            rows.observe(observations)
+            seen.append([array.tobytes() for array in observations])
+        for name, one, other in zip(Observations._fields, *seen, strict=True):
+            self.expect(one == other, f"observe does not write all of {name}")
+        self.expect(rows.states.tobytes() == before, "observe changed the states")
+        self.expect(all(map(is_intact, guards)), "observe wrote outside its arrays")
+
+    def step_in_full(
+        self, rows: Rows, actions: NDArray[np.int32], outcomes: Outcomes, guards: list[Block]
+    ) -> None:
+        """Step over rubbish, with actions that the masks allow."""
         outcomes.rewards.fill(np.nan)
         outcomes.terminated.view(np.uint8).fill(2)
         outcomes.truncated.view(np.uint8).fill(2)
+        given = actions.copy()
+        try:
+            rows.step(given, outcomes)
+        except IllegalActionError as error:
+            self.fail(f"an action that the legal mask allows was refused: {error}")
+        self.expect(np.array_equal(given, actions), "step changed the actions it was given")
+        self.expect(all(map(is_intact, guards)), "step wrote outside its arrays")
 
     def check_observations(self, observations: Observations) -> None:
         game, seats = self.game, observations.seats
         self.expect(((seats >= -1) & (seats < game.num_seats)).all(), f"seats out of range: {seats.tolist()}")
         bits = np.unpackbits(observations.legal.view(np.uint8), axis=-1, bitorder="little")
         self.expect(not bits[..., game.num_actions :].any(), "legal words have bits beyond num_actions")
-        acts = seats >= 0
-        for row, place in np.argwhere(acts & ~bits.any(axis=-1)).tolist():
+        acts, may_act = seats >= 0, bits.any(axis=-1)
+        for row, place in np.argwhere(acts & ~may_act).tolist():
             self.fail(f"row {row}, seat {seats[row, place]}: no legal action while the game runs")
+        for row, place in np.argwhere(~acts & may_act).tolist():
+            self.fail(f"row {row}, place {place}: legal actions where nobody acts")
         for row in np.flatnonzero(~acts.any(axis=1)).tolist():
             self.fail(f"row {row}: nobody acts while the game runs")
         if game.num_acting > 1:
@@ -184,69 +256,78 @@ class _Checker:
             sums = outcomes.rewards.sum(axis=1)
             self.expect(np.abs(sums).max() < 1e-6, f"rewards of a zero-sum game add up to {sums.tolist()}")
 
-    def check_finished_rows(self, rows: Rows, outcomes: Outcomes) -> None:
+    def check_last_positions(self, observations: Observations, outcomes: Outcomes) -> None:
         """A truncated position still has an acting seat, so that its value can be asked for."""
-        if not outcomes.truncated.any():
-            return
-        observations = self.game.new_observations(self.num_rows)
-        rows.observe(observations)
         acts = (observations.seats >= 0).any(axis=1)
         for row in np.flatnonzero(outcomes.truncated & ~acts).tolist():
             self.fail(f"row {row}: truncated, but `observe` names no seat to act in the last position")
+        may_act = observations.legal.any(axis=(1, 2))
+        for row in np.flatnonzero(outcomes.terminated & may_act).tolist():
+            self.fail(f"row {row}: legal actions after the end")
 
     def illegal_actions_are_refused(self) -> None:
         rows = self.rows()
-        observations, outcomes = (
-            self.game.new_observations(self.num_rows),
-            self.game.new_outcomes(self.num_rows),
-        )
+        observations, outcomes = self.plain_arrays()
         outside = [-1, self.game.num_actions, 2**31 - 1, -(2**31)]
         for _ in range(min(self.num_steps, 60)):
             rows.observe(observations)
             legal = unpack_legal(observations.legal, self.game.num_actions)
-            for row in (0, self.num_rows - 1):
-                inside = np.flatnonzero(~legal[row, 0])[:1].tolist()
-                for action in [*outside, *inside]:
+            for row, place in np.argwhere(observations.seats >= 0).tolist():
+                if 0 < row < self.num_rows - 1:
+                    continue
+                inside = np.flatnonzero(~legal[row, place]).tolist()
+                for action in {*outside, *inside[:1], *inside[-1:]}:
                     actions = self.random_actions(rows, observations)
-                    actions[row, 0] = action
-                    self.expect_refusal(rows, actions, outcomes, row, action)
+                    actions[row, place] = action
+                    self.expect_refusal(rows.states, actions, row, action, "is not legal")
             rows.step(self.random_actions(rows, observations), outcomes)
             rows.advance(outcomes)
         self.passed.append("illegal actions are refused and change nothing")
 
+    def plain_arrays(self) -> tuple[Observations, Outcomes]:
+        return self.game.new_observations(self.num_rows), self.game.new_outcomes(self.num_rows)
+
     def expect_refusal(
-        self, rows: Rows, actions: NDArray[np.int32], outcomes: Outcomes, row: int, action: int
+        self, states: States, actions: NDArray[np.int32], row: int, action: int, why: str
     ) -> None:
-        before = rows.states.tobytes()
+        before = states.tobytes()
         try:
-            rows.step(actions, outcomes)
+            self.game.step(states, actions, self.game.new_outcomes(len(states)))
         except IllegalActionError as error:
             message = str(error)
+        except Exception as error:
+            raise GameContractError(
+                f"{self.game.name}: row {row}: action {action} {why}; "
+                f"expected an IllegalActionError, got {type(error).__name__}: {error}"
+            ) from error
         else:
-            self.fail(f"row {row}: action {action} is not legal but was carried out")
+            self.fail(f"row {row}: action {action} {why} but was carried out")
         words = (self.game.name, f"row {row}", str(action))
         missing = [word for word in words if word not in message]
         self.expect(not missing, f"the error for an illegal action does not name {missing}: {message!r}")
-        self.expect(rows.states.tobytes() == before, "a refused step changed the states")
+        self.expect(states.tobytes() == before, "a refused step changed the states")
 
     def finished_rows_are_refused(self) -> None:
         rows = self.rows()
-        observations, outcomes = (
-            self.game.new_observations(self.num_rows),
-            self.game.new_outcomes(self.num_rows),
-        )
+        observations, outcomes = self.plain_arrays()
+        unseen = {"terminated", "truncated"}
         for _ in range(self.num_steps):
             rows.observe(observations)
             rows.step(self.random_actions(rows, observations), outcomes)
-            for row in np.flatnonzero(outcomes.terminated).tolist():
-                rows.observe(observations)
-                self.expect(not observations.legal[row].any(), f"row {row}: legal actions after the end")
-                first_over = int(np.flatnonzero(outcomes.terminated | outcomes.truncated)[0])
-                again = self.random_actions(rows, observations)
-                self.expect_refusal(rows, again, outcomes, first_over, int(again[first_over, 0]))
-                self.passed.append("finished rows are refused")
-                return
+            for ending in sorted(unseen):
+                for row in np.flatnonzero(getattr(outcomes, ending))[:1].tolist():
+                    self.expect_all_refused(rows.states[row : row + 1], f"comes after its game {ending}")
+                    unseen.remove(ending)
+            if not unseen:
+                break
             rows.advance(outcomes)
+        self.passed.append("finished rows are refused")
+
+    def expect_all_refused(self, state: States, why: str) -> None:
+        actions = np.zeros((1, self.game.num_acting), np.int32)
+        for action in range(self.game.num_actions):
+            actions.fill(action)
+            self.expect_refusal(state, actions, 0, action, why)
 
     def play(self, rows: Rows, num_steps: int) -> _Trace:
         trace = _Trace()
@@ -307,18 +388,12 @@ class _Checker:
         self.passed.append("names and boards for people")
 
 
-def _guarded(shape: tuple[int, ...], dtype: Any) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-    """An array inside a larger block of known bytes, and that block."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    block = np.full(size + 2 * GUARD, GUARD_BYTE, np.uint8)
-    return block[GUARD : GUARD + size].view(dtype).reshape(shape), block
-
-
-def _guarded_copy(array: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-    inner, block = _guarded(array.shape, array.dtype)
-    inner[...] = array
-    return inner, block
-
-
-def _intact(block: NDArray[np.uint8]) -> bool:
-    return bool((block[:GUARD] == GUARD_BYTE).all() and (block[-GUARD:] == GUARD_BYTE).all())
+def _padding(dtype: np.dtype[Any]) -> int:
+    """Bytes of a record, or of records within it, that belong to no field."""
+    if dtype.subdtype is not None:
+        element, shape = dtype.subdtype
+        return _padding(element) * int(np.prod(shape))
+    if dtype.names is None:
+        return 0
+    fields = [dtype[name] for name in dtype.names]
+    return dtype.itemsize - sum(part.itemsize - _padding(part) for part in fields)

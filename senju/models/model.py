@@ -40,6 +40,7 @@ def build_model(
         model = cls(observation_shape, num_actions, config)
     _refuse_unlike_layers(model)
     _check_shapes(model, observation_shape, num_actions)
+    _check_modes(model, observation_shape)
     return model
 
 
@@ -63,3 +64,16 @@ def _check_shapes(model: Model, observation_shape: tuple[int, ...], num_actions:
             f"{type(model).__name__} gives {shapes} for 2 observations of shape {observation_shape}; "
             f"expected logits and value of shapes {expected}"
         )
+
+
+def _check_modes(model: Model, observation_shape: tuple[int, ...]) -> None:
+    """What is no layer (functional dropout, running statistics) shows in what comes out."""
+    batch = torch.rand(2, *observation_shape, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        acting, learning = model.eval()(batch), model.train()(batch)
+    for one, other in zip(acting, learning, strict=True):
+        if not torch.allclose(one, other, equal_nan=True):
+            raise ModelError(
+                f"{type(model).__name__} computes differently when learning than when acting; "
+                "leave out whatever depends on its training mode"
+            )

@@ -26,6 +26,8 @@ class WeightBlock:
         start = 0
         for tensor in model.state_dict().values():
             size = tensor.numel() * tensor.element_size()
+            if size == 0:  # torch cannot view an empty block as another dtype
+                continue
             self._entries.append(_Entry(tensor, start, size))
             start += size
         self.num_bytes = start

@@ -2,14 +2,18 @@
 
 import os
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from senju.config import Settings, merged, validated
 from senju.errors import ConfigError
+from senju.games import make_game
+from senju.training.evaluation import require_turns_of_two
 from senju.training.interrupt import StopRequest, stop_on_signals
-from senju.training.run import Run
-from senju.training.run_config import RunConfig, resolve_config
+from senju.training.opponents import make_player
+from senju.training.run import Run, new_model
+from senju.training.run_config import RunConfig, require_device, resolve_config
 from senju.training.trainer import Listener, Trainer
 
 CHANGEABLE_ON_RESUME = ("total_steps", "evaluation", "checkpoint", "threads")
@@ -20,7 +24,7 @@ def train(
     *,
     run: str | os.PathLike[str] | None = None,
     resume: str | os.PathLike[str] | None = None,
-    checkpoint: str | None = None,
+    from_checkpoint: str | None = None,
     max_updates: int | None = None,
     listener: Listener | None = None,
     **settings: Any,
@@ -29,12 +33,14 @@ def train(
 
     `settings` are those of a run's config: `total_steps=100_000`, `model={"name": "resnet"}`,
     `algorithm={"epochs": 2}`. `resume` takes an existing run's folder and goes on from its newest
-    checkpoint, or from the one named. `max_updates` stops early; the run can be resumed.
+    checkpoint, or from the one named by `from_checkpoint`. `max_updates` stops early; the run can be resumed.
     Ctrl-C finishes the step, saves, and raises KeyboardInterrupt.
     """
-    prepared = prepare_resume(Path(resume), game, settings) if resume else prepare_run(game, run, settings)
+    if max_updates is not None and max_updates < 1:
+        raise ConfigError(f"max_updates={max_updates}: expected 1 or more, or None for all")
+    prepared = prepare(game, run, resume, from_checkpoint, settings)
     with stop_on_signals() as stop:
-        train_run(prepared, stop, listener, checkpoint, max_updates)
+        train_run(prepared, stop, listener, from_checkpoint, max_updates)
     if stop.is_set:
         raise KeyboardInterrupt(f"stopped; go on with resume={str(prepared.path)!r}")
     return prepared
@@ -51,26 +57,63 @@ def train_run(
     return Trainer(run, listener, checkpoint).train(stop, max_updates)
 
 
-def prepare_run(game: str | None, folder: str | os.PathLike[str] | None, *layers: Settings) -> Run:
+def prepare(
+    game: str | None,
+    run: str | os.PathLike[str] | None,
+    resume: str | os.PathLike[str] | None,
+    checkpoint: str | None,
+    settings: Settings,
+) -> Run:
+    """The run to train: a new one in the folder `run`, or the one to resume."""
+    if resume is None:
+        if checkpoint is not None:
+            raise ConfigError(f"{checkpoint!r} says where to go on from; name the run to resume as well")
+        return _prepare_run(game, run, settings)
+    if run is not None:
+        raise ConfigError(f"resume goes on in {resume}; a new run={str(run)!r} cannot be given as well")
+    return _prepare_resume(Path(resume), game, checkpoint, settings)
+
+
+def _prepare_run(game: str | None, folder: str | os.PathLike[str] | None, settings: Settings) -> Run:
     """A new run's folder, made only after its settings are found good."""
-    config = resolve_config(game, *layers)
-    name = config.game["name"].rpartition(":")[2]
-    path = Path(folder) if folder else Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
-    return Run.create(path, config)
+    config = resolve_config(game, settings)
+    new_model(make_game(**config.game), config)  # a network that does not fit the game is refused here
+    _require_opponents(config)
+    return Run.create(Path(folder) if folder else _free_folder(config), config)
 
 
-def prepare_resume(path: Path, game: str | None, *layers: Settings) -> Run:
+def _free_folder(config: RunConfig) -> Path:
+    """`runs/GAME-DATE-TIME`, with a number behind it where that second has a run already."""
+    game = config.game["name"].rpartition(":")[2]
+    path = Path("runs") / f"{game}-{datetime.now():%Y%m%d-%H%M%S}"
+    names = (path.with_name(f"{path.name}-{number}") for number in count(2))
+    return path if not path.exists() else next(name for name in names if not name.exists())
+
+
+def _prepare_resume(path: Path, game: str | None, checkpoint: str | None, changes: Settings) -> Run:
     """An existing run, with the few settings changed that may change."""
     run = Run(path)
     if game:
         run.require_game(game)
-    changes = merged(*layers)
+    if checkpoint:
+        run.checkpoints.named(checkpoint)
+    require_device(run.config.device)
     fixed = sorted(set(changes) - set(CHANGEABLE_ON_RESUME))
     if fixed:
         raise ConfigError(
             f"{', '.join(fixed)} cannot change on resume, since the result would be another; "
             f"what can: {', '.join(CHANGEABLE_ON_RESUME)}"
         )
+    config = validated(RunConfig, merged(run.config.model_dump(mode="json"), changes))
+    _require_opponents(config)
     if changes:
-        run.save_config(validated(RunConfig, merged(run.config.model_dump(mode="json"), changes)))
+        run.save_config(config)
     return run
+
+
+def _require_opponents(config: RunConfig) -> None:
+    """Refuse opponents that cannot be played, rather than find out after hours of training."""
+    game, evaluation = make_game(**config.game), config.evaluation
+    for description in (*evaluation.opponents, *evaluation.final_opponents):
+        require_turns_of_two(game)
+        make_player(game, description)

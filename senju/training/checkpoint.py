@@ -96,9 +96,7 @@ class CheckpointFolder:
             newer.rename(aside)
 
     def _explain(self, error: OSError) -> str:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        what = "the disk is full" if full else (error.strerror or str(error))
-        kept = self.all()
+        what, kept = describe_os_error(error), self.all()
         good = f"the last good checkpoint is {kept[-1].name}" if kept else "there is no older one"
         return f"cannot save a checkpoint in {self.path}: {what}; {good}"
 
@@ -109,7 +107,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
     if content["format"] > FORMAT:
         raise CheckpointError(
             f"{path} has format {content['format']}, this senju reads up to {FORMAT}; "
-            f"it was written by senju {content['senju']}: upgrade"
+            f"it was written by senju {content['senju']}: upgrade; {other_checkpoints(path)}"
         )
     data = _read(path / TENSORS)
     if hashlib.sha256(data).hexdigest() != content["tensors_sha256"]:
@@ -156,14 +154,25 @@ def _read(file: Path) -> bytes:
 
 
 def _damaged(path: Path, what: str) -> str:
+    return f"{path} is damaged: {what}; {other_checkpoints(path)}"
+
+
+def other_checkpoints(path: Path) -> str:
+    """What a run can go on from instead of a checkpoint that is no good."""
     others = [other.name for other in CheckpointFolder(path.parent).all() if other != path]
     if others:
-        return f"{path} is damaged: {what}; others to go on from: --checkpoint {' or '.join(others)}"
-    return f"{path} is damaged: {what}; there is no other checkpoint in the run"
+        return f"others to go on from: --checkpoint {' or '.join(others)}"
+    return "there is no other checkpoint in the run"
 
 
 def _digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def describe_os_error(error: OSError) -> str:
+    """What went wrong with a file, in words."""
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return "the disk is full" if is_full else (error.strerror or str(error))
 
 
 def write_durably(path: Path, data: bytes) -> None:
@@ -177,8 +186,12 @@ def write_durably(path: Path, data: bytes) -> None:
 def replace_durably(path: Path, data: bytes) -> None:
     """Replace a file so that a reader, or a crash, sees the old content or the new, never a part."""
     beside = path.with_name(f"{_UNFINISHED}{path.name}")
-    write_durably(beside, data)
-    beside.replace(path)
+    try:
+        write_durably(beside, data)
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def _sync_folder(path: Path) -> None:

@@ -35,7 +35,8 @@ def wilson_interval(score: float, games: int) -> Interval:
         return Interval(0.0, 1.0)
     spread = Z95 * math.sqrt(score * (1 - score) / games + Z95**2 / (4 * games**2))
     centre, scale = score + Z95**2 / (2 * games), 1 + Z95**2 / games
-    return Interval(max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale))
+    low, high = (centre - spread) / scale, (centre + spread) / scale
+    return Interval(max(0.0, min(score, low)), min(1.0, max(score, high)))  # rounding may miss 0 and 1
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,9 @@ class MatchResult:
         """Everything, for JSON."""
         record = {**asdict(self), "games": self.games, "score": self.score, "interval": list(self.interval)}
         if self.judgement is not None:
-            record["judgement"] |= {
-                "share": self.judgement.share,
-                "decisive_share": self.judgement.decisive_share,
-            }
+            shares = {"share": self.judgement.share, "decisive_share": self.judgement.decisive_share}
+            # JSON has no NaN
+            record["judgement"] |= {name: None if math.isnan(s) else s for name, s in shares.items()}
         return record
 
 
@@ -120,8 +120,7 @@ def play_match(
     `opening_plies` random plies come first; by default none where a player plays at random, and
     four where both are deterministic, since otherwise all games would be the same.
     """
-    if game.num_seats != 2 or game.num_acting != 1:
-        raise ConfigError(f"matches need two seats that take turns; {game.name} has {game.num_seats} seats")
+    require_turns_of_two(game)
     if num_games < 2 or num_games % 2:
         raise ConfigError(f"games={num_games}: expected an even number, since colours are swapped in pairs")
     if opening_plies is None:
@@ -132,6 +131,12 @@ def play_match(
         if on_ply is not None:
             on_ply(int(num_games - match.running.sum()), num_games)
     return match.result()
+
+
+def require_turns_of_two(game: Game) -> None:
+    """Refuse a game in which no match can be played."""
+    if game.num_seats != 2 or game.num_acting != 1:
+        raise ConfigError(f"matches need two seats that take turns; {game.name} has {game.num_seats} seats")
 
 
 class _Match:
@@ -207,9 +212,9 @@ class MoveJudge:
 
     def verdict(self) -> Judgement:
         """Judge all moves seen so far."""
-        states, actions = np.concatenate(self._states), np.concatenate(self._actions)
-        if not len(states):
+        if not any(map(len, self._states)):
             return Judgement(0, 0, 0, 0)
+        states, actions = np.concatenate(self._states), np.concatenate(self._actions)
         values = self._solver.values(states)
         best = values.max(axis=1)
         kept = values[np.arange(len(states)), actions] == best

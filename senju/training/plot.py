@@ -1,6 +1,7 @@
 """Strength over time as a picture: one line per opponent, with its confidence band."""
 
 from collections.abc import Sequence
+from html import escape
 
 from senju.training.metrics import Record
 
@@ -51,7 +52,7 @@ def _curve(records: Sequence[Record], last: float, colour: str, index: int) -> l
     upper = [_place(record["steps"], record["interval"][1], last) for record in records]
     lower = [_place(record["steps"], record["interval"][0], last) for record in records]
     name, score = records[-1]["opponent"].rsplit("/", 1)[-1], records[-1]["score"]
-    label = f"{name} {100 * score:.0f} %"
+    label = escape(f"{name} {100 * score:.0f} %")
     return [
         f'<polygon points="{_join([*upper, *reversed(lower)])}" fill="{colour}" opacity="0.15"/>',
         f'<polyline points="{_join(points)}" fill="none" stroke="{colour}" stroke-width="2"/>',

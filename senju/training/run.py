@@ -1,6 +1,7 @@
 """A run: a folder with the resolved config, checkpoints and metrics, and the agent in it."""
 
 import os
+import shutil
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,14 @@ from senju.games import GAMES, make_game
 from senju.games.game import Game, States
 from senju.kernels import unpack_legal
 from senju.models import MODELS, Model, build_model
-from senju.training.checkpoint import Checkpoint, CheckpointFolder, load_checkpoint, replace_durably
+from senju.training.checkpoint import (
+    Checkpoint,
+    CheckpointFolder,
+    describe_os_error,
+    load_checkpoint,
+    other_checkpoints,
+    replace_durably,
+)
 from senju.training.metrics import Record, read_metrics
 from senju.training.players import AgentPlayer, freeze
 from senju.training.run_config import RunConfig, dump_config, load_config
@@ -63,19 +71,30 @@ class Run:
         """Make the folder of a new run; an existing one is never written over."""
         try:
             path.mkdir(parents=True)
-            (path / CHECKPOINTS).mkdir()
-            replace_durably(path / CONFIG, dump_config(config).encode())
         except FileExistsError:
             hint = f"go on with --resume {path}" if (path / CONFIG).exists() else "it holds something else"
             raise RunFolderError(f"{path} exists already; {hint}, or choose another --run") from None
         except OSError as error:
-            raise RunFolderError(f"cannot make the run folder {path}: {error.strerror}") from error
+            raise RunFolderError(f"cannot make the run folder {path}: {describe_os_error(error)}") from error
+        try:
+            (path / CHECKPOINTS).mkdir()
+            replace_durably(path / CONFIG, dump_config(config).encode())
+        except OSError as error:
+            shutil.rmtree(path, ignore_errors=True)
+            raise RunFolderError(f"cannot make the run folder {path}: {describe_os_error(error)}") from error
         return cls(path)
 
     def save_config(self, config: RunConfig) -> None:
         """Replace the run's settings, as a resume with other limits does."""
-        replace_durably(self.path / CONFIG, dump_config(config).encode())
+        self.write(CONFIG, dump_config(config))
         self.config = config
+
+    def write(self, name: str, text: str) -> None:
+        """Replace a file of the run whole."""
+        try:
+            replace_durably(self.path / name, text.encode())
+        except OSError as error:
+            raise RunFolderError(f"cannot write {self.path / name}: {describe_os_error(error)}") from error
 
     @property
     def metrics(self) -> list[Record]:
@@ -113,11 +132,7 @@ class Run:
 
     def new_model(self) -> Model:
         """The run's network with its initial weights."""
-        name, game = self.config.model["name"], self.game
-        config = MODELS.configure(self.config.model)
-        return build_model(
-            MODELS.get(name), game.observation_shape, game.num_actions, config, self.config.seed
-        )
+        return new_model(self.game, self.config)
 
     def load(self, path: Path) -> Checkpoint:
         """A checkpoint of this run, verified to be of its game and network."""
@@ -127,7 +142,8 @@ class Run:
             expected: dict[str, Any] = getattr(self.config, part)
             if saved != expected:
                 raise CheckpointError(
-                    f"{path} is of the {part} {_show(saved)}, the run is of {_show(expected)}"
+                    f"{path} is of the {part} {_show(saved)}, the run is of {_show(expected)}; "
+                    f"{other_checkpoints(path)}"
                 )
         return checkpoint
 
@@ -136,6 +152,17 @@ class Run:
         GAMES.get(name)
         if self.config.game["name"] != name:
             raise RunFolderError(f"{self.path} is a run of {self.config.game['name']}, not of {name}")
+
+
+def new_model(game: Game, config: RunConfig) -> Model:
+    """The network that a run with this config starts from."""
+    return build_model(
+        MODELS.get(config.model["name"]),
+        game.observation_shape,
+        game.num_actions,
+        MODELS.configure(config.model),
+        config.seed,
+    )
 
 
 def _show(part: dict[str, Any]) -> str:

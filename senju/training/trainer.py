@@ -116,7 +116,7 @@ class Trainer:
                 saved = self.update
         if saved != self.update:
             self._save()
-        return self.update == self.total_updates
+        return self.update >= self.total_updates
 
     def _one_update(self, writer: MetricsWriter) -> None:
         rollouts = self.backend.collect()
@@ -182,7 +182,7 @@ class Trainer:
                 record["steps"] = self.update * self.config.decisions_per_update
                 writer.write(record, {f"strength/{description}": result.score})
                 self.listener.on_evaluation(self.update, result)
-            (self.run.path / "strength.svg").write_text(strength_svg(self.run.evaluations), encoding="utf-8")
+            self.run.write("strength.svg", strength_svg(self.run.evaluations))
 
     def _save(self) -> None:
         with self._clock.stage("checkpoint"):

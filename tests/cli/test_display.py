@@ -1,0 +1,94 @@
+"""The display of a training run, drawn on a terminal that is a string."""
+
+import re
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from senju.cli.display import TrainingDisplay, _duration
+from tests.conftest import Train
+
+
+def terminal() -> tuple[Console, StringIO]:
+    screen = StringIO()
+    return Console(force_terminal=True, file=screen, width=140, height=60), screen
+
+
+def text_of(screen: StringIO) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
+
+
+def test_live_display_shows_progress_strength_losses_and_where_the_time_goes(train_small: Train) -> None:
+    console, screen = terminal()
+    with TrainingDisplay(console) as display:
+        train_small(
+            updates=4, evaluation={"interval": 2, "opponents": ["random", "minimax:1"]}, listener=display
+        )
+    shown = text_of(screen)
+    last = shown[shown.rindex("╭") :]  # what is left standing on the screen
+    for expected in (
+        "4/4",
+        "100 %",
+        "0:00 left",
+        "strength against",
+        "random",
+        "minimax:1",
+        "policy loss",
+        "value loss",
+        "entropy",
+        "learning rate",
+        "where the time goes",
+        "steps/s",
+        "collecting",
+        "learning",
+        "-bound",
+    ):
+        assert expected in last
+    assert "Training tic_tac_toe by ppo" in shown
+    assert len(display.results["random"]) == 2
+
+
+def test_strength_so_far_is_drawn_as_bars(train_small: Train) -> None:
+    console, screen = terminal()
+    with TrainingDisplay(console) as display:
+        train_small(updates=3, evaluation={"interval": 1, "games": 20}, listener=display)
+    shown = text_of(screen)
+    line = [line for line in shown.splitlines() if "random" in line][-1]
+    expected = "".join(" ▁▂▃▄▅▆▇█"[round(8 * result.score)] for result in display.results["random"])
+    assert expected in line
+    assert len(expected) == 3
+
+
+def test_display_before_the_first_update_says_what_takes_so_long() -> None:
+    console, screen = terminal()
+    with TrainingDisplay(console):
+        pass
+    assert "compiling kernels and starting …" in text_of(screen)
+
+
+def test_resumed_run_begins_its_bar_where_it_stands(train_small: Train, tmp_path: object) -> None:
+    import senju
+
+    run = train_small(updates=4, max_updates=3)
+    console, screen = terminal()
+    with TrainingDisplay(console) as display:
+        senju.train(resume=run.path, listener=display)
+    assert "4/4" in text_of(screen)
+
+
+def test_display_without_a_terminal_draws_nothing(train_small: Train) -> None:
+    screen = StringIO()
+    with TrainingDisplay(Console(file=screen, width=140)) as display:
+        train_small(listener=display)
+    assert "\x1b" not in screen.getvalue()
+    assert "╭" not in screen.getvalue()
+    assert "update 4: against random" in screen.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0:00"), (59.6, "1:00"), (61, "1:01"), (3599, "59:59"), (3600, "1:00:00"), (90061, "25:01:01")],
+)
+def test_durations_are_read_like_a_clock(seconds: float, text: str) -> None:
+    assert _duration(seconds) == text

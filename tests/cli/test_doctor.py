@@ -1,0 +1,124 @@
+"""`senju doctor`: this machine, and machines made by hand."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from senju import machine
+from senju.cli.doctor import limits
+from senju.machine import Machine, available_cores, inspect_machine
+from senju.training.probe import Probe
+from tests.conftest import Invoke
+
+GIB = 2**30
+TRIED = Probe("tic_tac_toe", 100.0, 50.0, 33.0, "learning-bound 67 % (backward 40 %)")
+ROOMY = Machine(
+    processor="a good one",
+    cores=8,
+    core_limit=8.0,
+    memory_bytes=16 * GIB,
+    shared_memory_bytes=8 * GIB,
+    disk_free_bytes=100 * GIB,
+    torch_threads=8,
+    gpus=("a fast one",),
+)
+
+
+def test_report_for_people_tells_the_machine_and_its_limits(invoke: Invoke) -> None:
+    result = invoke("doctor", "--game", "tic_tac_toe")
+    assert result.exit_code == 0
+    for expected in (
+        "processor",
+        "memory free",
+        "torch threads",
+        "GPU",
+        "tic_tac_toe, end to end",
+        "steps/s",
+    ):
+        assert expected in result.stdout
+    assert "• A run of tic_tac_toe here is " in result.stdout
+
+
+def test_report_for_machines_holds_the_same(invoke: Invoke) -> None:
+    record = json.loads(invoke("doctor", "--game", "tic_tac_toe", "--json").stdout)
+    assert record["cores"] == available_cores()
+    assert record["probe"]["game"] == "tic_tac_toe"
+    assert record["probe"]["end_to_end"] > 0
+    assert set(record["versions"]) >= {"senju", "torch", "numba"}
+    assert record["limits"][0].startswith("A run of tic_tac_toe here is ")
+
+
+def test_unknown_game_is_explained(invoke: Invoke) -> None:
+    result = invoke("doctor", "--game", "chess")
+    assert result.exit_code == 2
+    assert "unknown game 'chess'" in result.stderr
+
+
+def test_machine_without_limits_has_only_the_bound_of_its_run() -> None:
+    assert limits(ROOMY, TRIED) == ["A run of tic_tac_toe here is learning-bound 67 % (backward 40 %)."]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"core_limit": 2.5}, "A quota allows 2.5 of 8 cores; set threads to 2, or raise the quota."),
+        ({"core_limit": 0.5}, "A quota allows 0.5 of 8 cores; set threads to 1, or raise the quota."),
+        ({"cores": 1, "core_limit": 1.0}, "One core: collecting and learning take turns."),
+        ({"memory_bytes": GIB}, "Little memory is free (1.0 GiB); use fewer games or a smaller model."),
+        (
+            {"memory_bytes": 100 * 2**20},
+            "Little memory is free (100 MiB); use fewer games or a smaller model.",
+        ),
+        ({"shared_memory_bytes": 64 * 2**20}, "/dev/shm has only 64 MiB free"),
+        ({"disk_free_bytes": 500 * 2**20}, "The disk has only 500 MiB free for checkpoints."),
+        ({"gpus": ()}, "No GPU is seen"),
+    ],
+)
+def test_each_limit_is_found(changes: dict[str, object], expected: str) -> None:
+    findings = limits(replace(ROOMY, **changes), TRIED)  # type: ignore[arg-type]  # fields of Machine
+    assert len(findings) == 2
+    assert findings[1].startswith(expected)
+
+
+def test_missing_shared_memory_is_no_small_shared_memory() -> None:
+    assert len(limits(replace(ROOMY, shared_memory_bytes=None), TRIED)) == 1
+
+
+def test_cache_that_cannot_be_written_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SENJU_CACHE", "/proc/senju")
+    assert "set SENJU_CACHE to a folder that can be written" in limits(ROOMY, TRIED)[-1]
+
+
+def test_this_machine_has_what_the_system_says() -> None:
+    found = inspect_machine()
+    assert found.cores >= 1
+    assert 0 < found.core_limit <= found.cores
+    assert found.memory_bytes > 0
+    assert found.disk_free_bytes >= 0
+    assert found.processor
+
+
+@pytest.mark.parametrize(
+    ("content", "cores"),
+    [("max 100000", float("inf")), ("250000 100000", 2.5), ("50000 100000", 0.5), ("nonsense", float("inf"))],
+)
+def test_quota_of_a_container_is_read(tmp_path: Path, content: str, cores: float) -> None:
+    (tmp_path / "cpu.max").write_text(f"{content}\n")
+    assert machine._core_quota(tmp_path) == cores
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "left"),
+    [("max", "5", 2**62), ("100", "30", 70), ("100", "130", 0), ("100", "?", 2**62)],
+)
+def test_memory_left_to_a_container_is_read(tmp_path: Path, limit: str, used: str, left: int) -> None:
+    (tmp_path / "memory.max").write_text(f"{limit}\n")
+    (tmp_path / "memory.current").write_text(f"{used}\n")
+    assert machine._memory_left_in_container(tmp_path) == left
+
+
+def test_machine_without_control_groups_has_no_quota(tmp_path: Path) -> None:
+    assert machine._core_quota(tmp_path) == float("inf")
+    assert machine._memory_left_in_container(tmp_path) == 2**62

@@ -1,0 +1,75 @@
+"""`senju games`: the list, and a game held to the contract."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from senju.games import GAMES
+from tests.conftest import Invoke, Start
+
+
+def test_list_shows_every_game(invoke: Invoke) -> None:
+    result = invoke("games")
+    assert result.exit_code == 0
+    for name in GAMES.names():
+        assert f"│ {name} " in result.stdout
+    assert "2×6×7" in result.stdout
+    assert "Four in a line on a 7×6 board wins" in result.stdout
+
+
+def test_list_as_json_holds_the_facts(invoke: Invoke) -> None:
+    facts = {fact["name"]: fact for fact in json.loads(invoke("games", "--json").stdout)}
+    assert sorted(facts) == GAMES.names()
+    assert facts["tic_tac_toe"] == {
+        "name": "tic_tac_toe",
+        "num_seats": 2,
+        "num_acting": 1,
+        "num_actions": 9,
+        "observation_shape": [2, 3, 3],
+        "is_zero_sum": True,
+        "description": "Three in a row on a 3×3 board wins; a full board is a draw.",
+    }
+
+
+def test_one_game_is_held_to_the_contract(invoke: Invoke) -> None:
+    result = invoke("games", "tic_tac_toe")
+    assert result.exit_code == 0
+    assert result.stdout.count("✓") > 5
+    assert "tic_tac_toe keeps the Game contract" in result.stdout
+
+
+def test_check_as_json_lists_what_was_checked(invoke: Invoke) -> None:
+    record = json.loads(invoke("games", "tic_tac_toe", "--json").stdout)
+    assert "declarations" in record["checks"]
+    assert record["num_steps"] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("tictactoe", "unknown game 'tictactoe'; did you mean 'tic_tac_toe'?"),
+        ("no_such_module:Game", "no module 'no_such_module' to import"),
+        ("senju.games.tic_tac_toe:Nothing", "no 'Nothing' in 'senju.games.tic_tac_toe'"),
+        ("json:JSONDecoder", "is not a senju.games.game.Game"),
+    ],
+)
+def test_unknown_game_is_explained(invoke: Invoke, name: str, expected: str) -> None:
+    result = invoke("games", name)
+    assert result.exit_code == 2
+    assert expected in result.stderr
+
+
+@pytest.mark.slow
+def test_broken_game_of_a_user_is_found_in_the_current_folder_and_refused(
+    start_senju: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "my_games.py").write_text(
+        "from senju.games.tic_tac_toe import TicTacToe\n\n\n"
+        "class Broken(TicTacToe):\n    name = 'broken'\n    num_actions = 1\n"
+    )
+    process = start_senju("games", "my_games:Broken")
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "error: broken: num_actions=1: at least two are needed" in errors
+    assert "Traceback" not in output + errors

@@ -1,0 +1,251 @@
+"""What many tests share: runs that train in a blink, and the `senju` command, here or as a process."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import senju
+from senju.cli.main import app
+from senju.config import Settings, merged
+from senju.training.run import Run
+
+SENJU = Path(sys.executable).with_name("senju")
+DECISIONS_PER_UPDATE = 32 * 8
+SMALL: Settings = {
+    "collect": {"num_games": 32, "games_per_shard": 32, "rollout_steps": 8},
+    "algorithm": {"name": "ppo", "minibatch_size": 128, "epochs": 1},
+    "model": {"name": "mlp", "hidden": [16]},
+    "evaluation": {"interval": 0, "games": 4, "opponents": ["random"], "final_opponents": []},
+    "checkpoint": {"interval": 1000},
+    "threads": 1,
+}
+ENVIRONMENT = {"COLUMNS": "200", "OMP_NUM_THREADS": "1"}  # wide, so that tables do not wrap
+
+
+class BadSettings(NamedTuple):
+    """Settings that must be refused, and what the message must say."""
+
+    changes: Settings
+    expected: str
+    game: str = "tic_tac_toe"
+
+
+BAD_SETTINGS = {
+    "unknown game": BadSettings(
+        {}, "unknown game 'conect_four'; did you mean 'connect_four'?", "conect_four"
+    ),
+    "missing module": BadSettings({}, "game 'no_such:Game': no module 'no_such' to import", "no_such:Game"),
+    "not a game": BadSettings({}, "is not a senju.games.game.Game", "pathlib:Path"),
+    "unknown model": BadSettings(
+        {"model": {"name": "resnt"}}, "unknown model 'resnt'; did you mean 'resnet'?"
+    ),
+    "unknown algorithm": BadSettings({"algorithm": {"name": "pppo"}}, "did you mean 'ppo'?"),
+    "unknown backend": BadSettings({"backend": {"name": "seriel"}}, "did you mean 'serial'?"),
+    "unknown key": BadSettings(
+        {"totl_steps": 5}, "unknown setting 'totl_steps'; did you mean 'total_steps'?"
+    ),
+    "unknown inner key": BadSettings({"collect": {"num_game": 32}}, "did you mean 'num_games'?"),
+    "unknown model key": BadSettings({"model": {"hiden": [8]}}, "unknown setting 'model.hiden'"),
+    "unknown algorithm key": BadSettings({"algorithm": {"epoch": 1}}, "did you mean 'epochs'?"),
+    "shards do not divide": BadSettings(
+        {"collect": {"num_games": 10, "games_per_shard": 4}},
+        "num_games=10 does not divide into shards of 4; try 8 or 12",
+    ),
+    "shards too large": BadSettings({"collect": {"num_games": 10, "games_per_shard": 64}}, "try 64"),
+    "minibatch does not divide": BadSettings(
+        {"algorithm": {"minibatch_size": 100}},
+        "minibatch_size=100 does not divide the batch of 256 decisions (32 games × 8 steps); try 64 or 128",
+    ),
+    "minibatch too large": BadSettings({"algorithm": {"minibatch_size": 1000}}, "try 256"),
+    "odd games": BadSettings({"evaluation": {"games": 3}}, "evaluation.games=3"),
+    "no games": BadSettings({"evaluation": {"games": 0}}, "evaluation.games=0"),
+    "unknown opponent": BadSettings(
+        {"evaluation": {"opponents": ["grandmaster"]}},
+        "unknown opponent 'grandmaster'; expected random, minimax:DEPTH, perfect, or a run's folder",
+    ),
+    "unknown final opponent": BadSettings(
+        {"evaluation": {"final_opponents": ["me"]}}, "unknown opponent 'me'"
+    ),
+    "minimax without a look": BadSettings(
+        {"evaluation": {"opponents": ["minimax:0"]}}, "a depth from 1 to 12"
+    ),
+    "minimax too deep": BadSettings({"evaluation": {"opponents": ["minimax:13"]}}, "a depth from 1 to 12"),
+    "minimax of no depth": BadSettings({"evaluation": {"opponents": ["minimax:x"]}}, "'minimax:x': expected"),
+    "perfect elsewhere": BadSettings(
+        {"evaluation": {"opponents": ["perfect"]}},
+        "the perfect player knows connect_four only, not tic_tac_toe; try minimax:DEPTH",
+    ),
+    "absent GPU": BadSettings({"device": "cuda:99"}, "device='cuda:99' cannot be used here"),
+    "unknown device": BadSettings({"device": "abacus"}, "device='abacus' cannot be used here"),
+    "device without memory": BadSettings({"device": "meta"}, "device='meta' cannot be used here"),
+    "device without its module": BadSettings({"device": "hpu"}, "device='hpu' cannot be used here"),
+    "no steps": BadSettings({"total_steps": 0}, "total_steps=0"),
+    "half a step": BadSettings({"total_steps": 1.5}, "total_steps=1.5"),
+    "negative seed": BadSettings({"seed": -1}, "seed=-1"),
+    "huge seed": BadSettings({"seed": 2**63}, "seed=9223372036854775808"),
+    "negative threads": BadSettings({"threads": -1}, "threads=-1"),
+    "no learning": BadSettings({"algorithm": {"learning_rate": 0}}, "algorithm.learning_rate=0"),
+    "text for a number": BadSettings({"algorithm": {"epochs": "many"}}, "algorithm.epochs='many'"),
+    "no layers": BadSettings({"model": {"hidden": []}}, "model.hidden=[]"),
+    "empty layer": BadSettings({"model": {"hidden": [0]}}, "model.hidden.0=0"),
+    "nothing kept": BadSettings({"checkpoint": {"keep": 0}}, "checkpoint.keep=0"),
+    "a word for a part": BadSettings({"model": "mlp"}, "model='mlp'"),
+    "several at once": BadSettings({"seed": -1, "threads": -2}, "seed=-1"),
+}
+
+
+@pytest.fixture(autouse=True)
+def one_math_thread() -> Iterator[None]:
+    """Tests share their machine: more threads would only make them wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(params=BAD_SETTINGS.values(), ids=BAD_SETTINGS)
+def bad_settings(request: pytest.FixtureRequest) -> BadSettings:
+    """One way to be refused after another."""
+    bad: BadSettings = request.param
+    return bad
+
+
+@pytest.fixture
+def small() -> Settings:
+    """Settings of a run whose update takes milliseconds."""
+    return merged(SMALL)
+
+
+Train = Callable[..., Run]
+
+
+@pytest.fixture
+def train_small(tmp_path: Path) -> Train:
+    """Trains `updates` small updates into the folder `name`; further arguments are those of `senju.train`."""
+
+    def train(name: str = "run", game: str = "tic_tac_toe", *, updates: int = 4, **changes: Any) -> Run:
+        settings = merged(SMALL, {"total_steps": updates * DECISIONS_PER_UPDATE}, changes)
+        return senju.train(game, run=tmp_path / name, **settings)
+
+    return train
+
+
+@pytest.fixture(scope="session")
+def tic_tac_toe_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A finished run with three checkpoints and strength measured twice; not to be written to."""
+    watched = {"checkpoint": {"interval": 2}, "evaluation": {"interval": 3}}
+    settings = merged(SMALL, {"total_steps": 6 * DECISIONS_PER_UPDATE}, watched)
+    return senju.train("tic_tac_toe", run=tmp_path_factory.mktemp("runs") / "tic_tac_toe", **settings)
+
+
+@pytest.fixture(scope="session")
+def connect_four_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A finished run of Connect Four; not to be written to."""
+    settings = merged(SMALL, {"total_steps": 2 * DECISIONS_PER_UPDATE})
+    return senju.train("connect_four", run=tmp_path_factory.mktemp("runs") / "connect_four", **settings)
+
+
+def as_options(settings: Settings, path: str = "") -> list[str]:
+    options: list[str] = []
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            options += as_options(value, f"{path}{key}.")
+        else:
+            options += ["--set", f"{path}{key}={json.dumps(value)}"]
+    return options
+
+
+Options = Callable[..., list[str]]
+
+
+@pytest.fixture
+def small_options() -> Options:
+    """The small settings, with changes, as options of `senju train`."""
+
+    def options(*, updates: int = 4, **changes: Any) -> list[str]:
+        return as_options(merged(SMALL, {"total_steps": updates * DECISIONS_PER_UPDATE}, changes))
+
+    return options
+
+
+class Output(NamedTuple):
+    """What a command left behind."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+Invoke = Callable[..., Output]
+
+
+@pytest.fixture
+def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
+    """Runs the command line in this process, in an empty folder; an unforeseen error is raised."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object, typed: str | None = None) -> Output:
+        result = CliRunner().invoke(app, [str(a) for a in arguments], input=typed, env=ENVIRONMENT)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Output(result.exit_code, result.stdout, result.stderr)
+
+    return run
+
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start_senju(tmp_path: Path) -> Iterator[Start]:
+    """Starts the installed `senju` command as a process of its own; none outlives the test."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: object, **options: Any) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [str(SENJU), *map(str, arguments)],
+            cwd=tmp_path,
+            env=os.environ | ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+WaitUntil = Callable[..., None]
+
+
+@pytest.fixture
+def wait_until() -> WaitUntil:
+    """Waits for a condition, up to a deadline; stops early where the process that should meet it ended."""
+
+    def wait(
+        condition: Callable[[], object], process: "subprocess.Popen[str]", seconds: float = 60.0
+    ) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if process.poll() is not None:
+                pytest.fail(f"the process ended with {process.returncode}: {process.communicate()}")
+            if time.monotonic() > deadline:
+                pytest.fail(f"not so within {seconds} seconds")
+            time.sleep(0.002)
+
+    return wait

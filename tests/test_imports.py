@@ -1,0 +1,190 @@
+"""Imports point one way, kernels call kernels of their own file, and only the command line prints."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import senju
+
+ROOT = Path(senju.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+# What each part may import besides itself and the foundation. A trailing dot allows all of a part;
+# without it, only that module: its contract or its data, and none of its insides.
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "games": (),
+    "models": (),
+    "collect": ("games.", "models."),
+    "algorithms": ("collect.slots", "models.model", "models.weights"),
+    "backends": ("collect.", "games.", "models."),
+    "training": ("algorithms.", "backends.", "collect.", "games.", "models."),
+    "cli": ("training.", "games."),
+    "presets": (),
+    "__init__": ("games.", "models.", "training."),
+}
+# What everybody may import, and what these modules may import themselves.
+FOUNDATION: dict[str, tuple[str, ...]] = {
+    "errors": (),
+    "version": (),
+    "timing": (),
+    "machine": (),
+    "kernels": (),
+    "config": ("errors",),
+    "registry": ("config", "errors"),
+}
+
+FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
+
+
+def module_of(file: Path) -> str:
+    """`games.rows` for senju/games/rows.py, `games` for senju/games/__init__.py."""
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+MODULES = {module_of(file) for file in FILES}
+
+
+@cache
+def tree_of(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"), str(file))
+
+
+def imported_names(file: Path) -> Iterator[tuple[str, str, str]]:
+    """(name here, module, name there) of every import, wherever in the file it stands."""
+    for node in ast.walk(tree_of(file)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield (alias.asname or alias.name).split(".")[0], alias.name, ""
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: relative imports hide where they point"
+            for alias in node.names:
+                yield alias.asname or alias.name, node.module or "", alias.name
+
+
+def imports_within(file: Path) -> set[str]:
+    """Modules of senju that a file imports, without the leading `senju.`."""
+    found = set()
+    for _, module, name in imported_names(file):
+        inner = f"{module}.{name}".removeprefix("senju.")
+        if module == "senju" or module.startswith("senju."):
+            found.add(inner if inner in MODULES else module.removeprefix("senju."))
+    return found
+
+
+def may_import(importer: str, imported: str) -> bool:
+    part, target = importer.partition(".")[0], imported.partition(".")[0]
+    if part in FOUNDATION:
+        return imported in FOUNDATION[part]
+    if part == target or target in FOUNDATION:
+        return True
+    return imported in ALLOWED[part] or f"{target}." in ALLOWED[part]
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_of)
+def test_imports_point_one_way(file: Path) -> None:
+    importer = module_of(file)
+    against = sorted(name for name in imports_within(file) if not may_import(importer, name))
+    assert not against, f"senju.{importer} may not import {against}; see the table in {Path(__file__).name}"
+
+
+def test_table_names_every_part_and_nothing_else() -> None:
+    assert {module.partition(".")[0] for module in MODULES} == {*ALLOWED, *FOUNDATION}
+
+
+def test_every_module_that_the_table_allows_exists() -> None:
+    allowed = {name for names in (*ALLOWED.values(), *FOUNDATION.values()) for name in names}
+    assert {name.removesuffix(".") for name in allowed} <= MODULES
+
+
+def test_table_has_no_circles() -> None:
+    def reachable(part: str, seen: frozenset[str]) -> None:
+        assert part not in seen, f"{part} reaches itself"
+        for name in ALLOWED.get(part, ()):
+            if name.endswith("."):
+                reachable(name.removesuffix("."), seen | {part})
+
+    for part in ALLOWED:
+        reachable(part, frozenset())
+
+
+def test_nobody_imports_the_command_line() -> None:
+    importers = [module_of(file) for file in FILES if any(n.startswith("cli") for n in imports_within(file))]
+    assert [name for name in importers if not name.startswith("cli.")] == []
+
+
+def calls(file: Path, name: str) -> list[int]:
+    """Lines that call the plain function of that name."""
+    return [
+        node.lineno
+        for node in ast.walk(tree_of(file))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+    ]
+
+
+def test_only_the_command_line_prints() -> None:
+    printing = {module_of(file): lines for file in FILES if (lines := calls(file, "print"))}
+    assert [name for name in printing if not name.startswith("cli.")] == []
+
+
+def test_nothing_that_could_run_code_is_loaded() -> None:
+    """No pickle, by whatever name, and no `torch.load`, which is pickle inside."""
+    for file in FILES:
+        imported = {module.partition(".")[0] for _, module, _ in imported_names(file)}
+        assert not imported & FORBIDDEN_MODULES, f"{file} imports {imported & FORBIDDEN_MODULES}"
+        for node in ast.walk(tree_of(file)):
+            if isinstance(node, ast.Attribute) and node.attr in ("load", "save"):
+                assert ast.unparse(node.value) != "torch", f"{file}:{node.lineno} uses torch.{node.attr}"
+        assert not [name for _, module, name in imported_names(file) if (module, name) == ("torch", "load")]
+        assert not calls(file, "eval"), file
+        assert not calls(file, "exec"), file
+
+
+def kernels_of(file: Path) -> list[ast.FunctionDef]:
+    return [
+        node
+        for node in tree_of(file).body
+        if isinstance(node, ast.FunctionDef)
+        and any(isinstance(mark, ast.Name) and mark.id == "compiled" for mark in node.decorator_list)
+    ]
+
+
+def called_names(kernel: ast.FunctionDef) -> set[str]:
+    """The names a kernel calls; of `module.function`, the module's."""
+    called = [node.func for node in ast.walk(kernel) if isinstance(node, ast.Call)]
+    return {ast.unparse(function).partition(".")[0] for function in called}
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if kernels_of(file)], ids=module_of)
+def test_kernels_call_kernels_of_their_own_file_and_of_senju_kernels_only(file: Path) -> None:
+    """Numba's cache sees edits of a kernel's own file, and ours those of senju/kernels.py."""
+    elsewhere = {
+        here: module
+        for here, module, _ in imported_names(file)
+        if module.startswith("senju") and module != "senju.kernels"
+    }
+    for kernel in kernels_of(file):
+        called = {name: elsewhere[name] for name in called_names(kernel) & set(elsewhere)}
+        assert not called, f"{module_of(file)}.{kernel.name} calls {called}: edits there would not reach it"
+
+
+def test_kernels_are_functions_of_a_module() -> None:
+    """A kernel inside a class or a function would escape the walk above."""
+    for file in FILES:
+        found = [
+            node
+            for node in ast.walk(tree_of(file))
+            if isinstance(node, ast.FunctionDef)
+            and any("compiled" in ast.unparse(mark) for mark in node.decorator_list)
+        ]
+        assert len(found) == len(kernels_of(file)), file
+        direct = {name for _, module, name in imported_names(file) if module == "numba" and "jit" in name}
+        assert not direct, f"{file}: kernels are compiled by senju.kernels.compiled"
+
+
+def test_the_walk_sees_the_kernels() -> None:
+    names = {kernel.name for file in FILES for kernel in kernels_of(file)}
+    assert {"philox", "choose_at_random", "_observe", "_sample", "_estimate"} <= names

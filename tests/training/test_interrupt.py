@@ -1,0 +1,48 @@
+"""Signals: the first asks, the second ends."""
+
+import signal
+import threading
+
+import pytest
+
+from senju.training.interrupt import StopRequest, stop_on_signals
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_first_signal_is_a_request_with_the_exit_code_shells_expect(
+    number: signal.Signals, code: int
+) -> None:
+    with stop_on_signals() as stop:
+        assert (stop.is_set, stop.exit_code) == (False, 0)
+        signal.raise_signal(number)
+        assert (stop.is_set, stop.signal, stop.exit_code) == (True, number, code)
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_second_signal_interrupts_at_once(second: signal.Signals) -> None:
+    with stop_on_signals():
+        signal.raise_signal(signal.SIGINT)  # only asks
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(second)
+
+
+def test_handlers_of_before_are_put_back_even_after_an_error() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(RuntimeError), stop_on_signals():
+        raise RuntimeError
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_other_threads_get_a_request_that_nobody_sets() -> None:
+    requests: list[StopRequest] = []
+    before = signal.getsignal(signal.SIGINT)
+
+    def use() -> None:
+        with stop_on_signals() as stop:
+            requests.append(stop)
+            assert signal.getsignal(signal.SIGINT) is before
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join(timeout=60)
+    assert [request.is_set for request in requests] == [False]

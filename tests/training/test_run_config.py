@@ -1,0 +1,95 @@
+"""A run's settings: their layers, their round trip, and whether they fit each other."""
+
+from pathlib import Path
+
+import pytest
+
+from senju.config import Settings, merged
+from senju.errors import ConfigError
+from senju.games import GAMES, make_game
+from senju.training.opponents import make_player
+from senju.training.run_config import dump_config, load_config, preset, resolve_config
+
+
+def test_later_layers_win_over_earlier_ones_over_the_preset_over_defaults() -> None:
+    ready = preset("tic_tac_toe")
+    assert ready["total_steps"] != 1_000_000  # else this test could not tell the preset from the defaults
+    config = resolve_config("tic_tac_toe")
+    assert config.seed == 0  # a default
+    assert config.total_steps == ready["total_steps"]  # over the default
+    file: Settings = {"total_steps": 4096, "algorithm": {"minibatch_size": 512}, "seed": 5}
+    given: Settings = {"seed": 6}
+    config = resolve_config("tic_tac_toe", file, given)
+    assert (config.total_steps, config.seed) == (4096, 6)
+    assert config.algorithm["minibatch_size"] == 512
+    assert config.collect.num_games == ready["collect"]["num_games"]  # untouched by either layer
+
+
+def test_other_model_drops_the_settings_of_the_presets_model() -> None:
+    config = resolve_config("tic_tac_toe", {"model": {"name": "resnet", "blocks": 1}})
+    assert config.model["name"] == "resnet"
+    assert "hidden" not in config.model
+    assert config.model["channels"] == 32  # a default of the resnet
+
+
+def test_game_may_come_from_a_layer_with_its_preset() -> None:
+    assert resolve_config(None, {"game": {"name": "tic_tac_toe"}}) == resolve_config("tic_tac_toe")
+
+
+@pytest.mark.parametrize("game", ["tic_tac_toe", {}, None, 3])
+def test_layer_without_a_games_name_is_refused(game: object) -> None:
+    with pytest.raises(ConfigError, match="no game given; known are connect_four, tic_tac_toe"):
+        resolve_config(None, {"game": game})
+
+
+def test_name_of_a_game_that_is_no_word_is_unknown() -> None:
+    with pytest.raises(ConfigError, match="unknown game '5'"):
+        resolve_config(None, {"game": {"name": 5}})
+
+
+def test_part_without_a_name_is_answered_with_the_known_ones() -> None:
+    bare = "senju.games.tic_tac_toe:TicTacToe"  # has no preset, hence no name below
+    with pytest.raises(ConfigError, match="model: no name given; known are mlp, resnet"):
+        resolve_config(bare, {"model": {"hidden": [8]}})
+
+
+@pytest.mark.parametrize("game", sorted(GAMES.names()))
+def test_presets_are_valid_and_their_opponents_can_be_played(game: str) -> None:
+    assert preset(game)
+    config = resolve_config(game)
+    for opponent in (*config.evaluation.opponents, *config.evaluation.final_opponents):
+        make_player(make_game(game), opponent)
+
+
+def test_game_of_a_user_has_no_preset() -> None:
+    assert preset("my_package.my_module:MyGame") == {}
+
+
+@pytest.mark.parametrize("game", sorted(GAMES.names()))
+@pytest.mark.parametrize("changes", [{}, {"model": {"name": "resnet"}, "seed": 2**63 - 1}])
+def test_saved_settings_read_back_equal(tmp_path: Path, game: str, changes: Settings) -> None:
+    config = resolve_config(game, changes)
+    file = tmp_path / "config.yaml"
+    file.write_text(dump_config(config), encoding="utf-8")
+    assert load_config(file) == config
+    assert dump_config(load_config(file)) == dump_config(config)
+
+
+@pytest.mark.parametrize(("steps", "updates"), [(1, 1), (255, 1), (256, 1), (257, 2), (2560, 10), (2561, 11)])
+def test_total_steps_are_rounded_up_to_whole_updates(small: Settings, steps: int, updates: int) -> None:
+    config = resolve_config("tic_tac_toe", merged(small, {"total_steps": steps}))
+    assert config.decisions_per_update == 256
+    assert config.total_updates == updates
+
+
+def test_plan_says_what_is_to_be_played(small: Settings) -> None:
+    plan = resolve_config("tic_tac_toe", merged(small, {"collect": {"games_per_shard": 8}, "seed": 4})).plan
+    assert (plan.num_shards, plan.games_per_shard, plan.rollout_steps, plan.seed) == (4, 8, 8, 4)
+    assert plan.game == {"name": "tic_tac_toe"}
+    assert plan.model == {"name": "mlp", "hidden": [16]}
+
+
+def test_settings_cannot_be_changed_once_made(small: Settings) -> None:
+    config = resolve_config("tic_tac_toe", small)
+    with pytest.raises(ValueError, match="frozen"):
+        config.seed = 1  # type: ignore[misc]  # that is the point
