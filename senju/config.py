@@ -1,6 +1,7 @@
 """Settings: one frozen pydantic model per part, filled by YAML, command line or Python alike."""
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -67,10 +68,19 @@ def _fields_at(part: type[Part], location: list[str]) -> Iterable[str]:
     return fields
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML that reads 1e6 and 3e-4 as numbers; YAML 1.1 takes them for text."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
 def read_yaml(path: Path) -> Settings:
     """The settings in a YAML file."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -100,14 +110,7 @@ def parse_assignment(text: str) -> Settings:
 
 def _parse_value(value: str, whole: str) -> Any:
     try:
-        number = float(value)
-    except ValueError:
-        pass
-    else:  # YAML 1.1 reads 1e6 and 3e-4 as text
-        if "e" in value.lower():
-            return int(number) if number.is_integer() else number
-    try:
-        return yaml.safe_load(value)
+        return yaml.load(value, _Loader)
     except yaml.YAMLError:
         raise ConfigError(f"cannot read the value in {whole!r}") from None
 

@@ -82,7 +82,7 @@ BAD_SETTINGS = {
     "minimax of no depth": BadSettings({"evaluation": {"opponents": ["minimax:x"]}}, "'minimax:x': expected"),
     "perfect elsewhere": BadSettings(
         {"evaluation": {"opponents": ["perfect"]}},
-        "the perfect player knows connect_four only, not tic_tac_toe; try minimax:DEPTH",
+        "nobody knows tic_tac_toe perfectly; try minimax:DEPTH",
     ),
     "absent GPU": BadSettings({"device": "cuda:99"}, "device='cuda:99' cannot be used here"),
     "unknown device": BadSettings({"device": "abacus"}, "device='abacus' cannot be used here"),

@@ -11,26 +11,21 @@ import pytest
 README = Path(__file__).parent.parent / "README.md"
 
 
-def example() -> str:
-    """The first block of Python that trains something."""
-    blocks = re.findall(
-        r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
-    return next(block for block in blocks if "senju.train" in block)
+def examples() -> list[str]:
+    """The blocks of Python that train something."""
+    text = README.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [block for block in blocks if "senju.train" in block]
 
 
 def test_example_is_one_block_of_eight_lines() -> None:
-    blocks = re.findall(
-        r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
-    assert len([block for block in blocks if "senju.train" in block]) == 1
-    assert len(example().splitlines()) == 8
+    assert [len(example.splitlines()) for example in examples()] == [8]
 
 
 @pytest.mark.slow
 def test_example_runs_as_it_stands(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", example()],
+        [sys.executable, "-c", examples()[0]],
         cwd=tmp_path,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,

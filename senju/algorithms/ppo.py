@@ -152,7 +152,7 @@ class PPO(Learner):
             yield Minibatch(*(column.index_select(0, indices) for column in batch))
 
     def _accumulate_gradient(self, minibatch: Minibatch) -> LossReport:
-        self._clock.start()
+        self._clock.lap("gather")
         device = self.setup.device.type
         with torch.autocast(device, torch.bfloat16, enabled=self.config.precision == "bfloat16"):
             logits, values = self.model(minibatch.observation.float())

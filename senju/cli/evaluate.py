@@ -1,15 +1,16 @@
 """`senju evaluate`: how strong a run's agent is."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
 
 from senju.cli.console import JsonOption, SeedOption, err, friendly_errors, out, print_json
 from senju.cli.results import judgement_text, match_table
-from senju.training.evaluation import MatchResult, MoveJudge, play_match
+from senju.training.evaluation import MatchResult, play_match
 from senju.training.opponents import make_player
 from senju.training.run import Run
 
@@ -40,23 +41,14 @@ def evaluate(
     with friendly_errors():
         opened = Run(run)
         player = opened.agent_at(checkpoint).player(temperature)
-        opponents = [(name, make_player(opened.game, name, temperature)) for name in against]
+        opponents = [make_player(opened.game, name, temperature) for name in against]
         results: list[MatchResult] = []
         with Progress(console=err, transient=True, disable=as_json) as progress:
-            for name, opponent in opponents:
+            for opponent in opponents:
                 task = progress.add_task(f"against {escape(opponent.name)}", total=games)
-                judge = MoveJudge() if name == "perfect" else None
-                result = play_match(
-                    opened.game,
-                    player,
-                    opponent,
-                    games,
-                    seed=seed,
-                    opening_plies=opening_plies,
-                    on_player_moves=judge.see if judge else None,
-                    on_ply=lambda done, total, task=task: progress.update(task, completed=done),  # type: ignore[misc]  # mypy cannot type a lambda's default
-                )
-                results.append(result.judged(judge.verdict()) if judge else result)
+                show = partial(_show_done, progress, task)
+                result = play_match(opened.game, player, opponent, games, seed, opening_plies, show)
+                results.append(result)
     if as_json:
         print_json([result.as_dict() for result in results])
         return
@@ -64,3 +56,7 @@ def evaluate(
     for result in results:
         if result.judgement is not None:
             out.print(judgement_text(result.judgement), highlight=False)
+
+
+def _show_done(progress: Progress, task: TaskID, games_done: int) -> None:
+    progress.update(task, completed=games_done)

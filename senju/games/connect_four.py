@@ -8,7 +8,7 @@ the columns; their names are 1 (left) to 7 (right). Seat 0 moves first.
 import numpy as np
 from numpy.typing import NDArray
 
-from senju.games.game import Game, Observations, Outcomes, States
+from senju.games.game import Game, Observations, Oracle, Outcomes, States
 from senju.games.svg import grid_svg
 from senju.kernels import ONE, ZERO, compiled
 
@@ -120,6 +120,12 @@ class ConnectFour(Game):
     def step(self, states: States, actions: NDArray[np.int32], out: Outcomes) -> None:
         """Drop the movers' stones."""
         self.refuse(_step(states, actions, out.rewards, out.terminated, out.truncated), actions)
+
+    def oracle(self) -> Oracle:
+        """An exact solver, for positions with at least 14 stones."""
+        from senju.games.connect_four_solver import Solver  # it builds on this module
+
+        return Solver()
 
     def action_name(self, action: int) -> str:
         """The column, counted from 1."""

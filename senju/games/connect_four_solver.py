@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from senju.errors import ConfigError, IllegalPositionError
 from senju.games.connect_four import CELLS, COLUMNS, STATE
-from senju.games.game import States
+from senju.games.game import ILLEGAL, States
 from senju.kernels import ONE, ZERO, compiled, popcount
 
 MIN_STONES: Final = 14
-ILLEGAL: Final = -2  # the value of a column that is full
 
 # 1 MiB: a larger table saves few nodes and costs more in cache misses than it saves
 DEFAULT_TABLE_ENTRIES: Final = 2**17
@@ -280,6 +279,11 @@ class Solver:
         """
         values: NDArray[np.int8] = self.values(np.array([state], STATE))[0]
         return values
+
+    def can_judge(self, states: States) -> NDArray[np.bool_]:
+        """Which rows have enough stones."""
+        enough: NDArray[np.bool_] = states["num_moves"] >= MIN_STONES
+        return enough
 
     def values(self, states: States) -> NDArray[np.int8]:
         """`move_values` of every row: [row, column]."""

@@ -13,7 +13,7 @@ snapshot. The loop that drives a game:
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -39,6 +39,19 @@ class Outcomes(NamedTuple):
     rewards: NDArray[np.float32]  # [row, seat]
     terminated: NDArray[np.bool_]  # [row], the rules ended the game
     truncated: NDArray[np.bool_]  # [row], a limit ended it; the position has a value still
+
+
+ILLEGAL: Final = -2  # an oracle's value of an action that is not legal
+
+
+class Oracle(Protocol):
+    """Knows the exact result of every move, in the positions it can solve."""
+
+    def can_judge(self, states: States) -> NDArray[np.bool_]:
+        """Which rows it can solve."""
+
+    def values(self, states: States) -> NDArray[np.int8]:
+        """[row, action]: what the mover gets with perfect play, 1, 0 or -1; `ILLEGAL` where illegal."""
 
 
 class GameConfig(Part):
@@ -89,6 +102,10 @@ class Game(ABC):
     @abstractmethod
     def board_svg(self, state: np.void) -> str:
         """The position as a picture."""
+
+    def oracle(self) -> Oracle | None:
+        """Who knows the exact results of this game's moves, if anybody does."""
+        return None
 
     def parse_action(self, text: str) -> int:
         """The action a person means by `text`: its name, in any case."""

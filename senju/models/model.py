@@ -36,7 +36,7 @@ def build_model(
 ) -> Model:
     """A model with weights drawn from `seed` alone, checked against the contract."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # not the GPUs', which fork_rng would not restore
         model = cls(observation_shape, num_actions, config)
     _refuse_unlike_layers(model)
     _check_shapes(model, observation_shape, num_actions)

@@ -20,7 +20,7 @@ CHANGEABLE_ON_RESUME = ("total_steps", "evaluation", "checkpoint", "threads")
 
 
 def train(
-    game: str | None = None,
+    game: str | Settings | None = None,
     *,
     run: str | os.PathLike[str] | None = None,
     resume: str | os.PathLike[str] | None = None,
@@ -31,13 +31,15 @@ def train(
 ) -> Run:
     """Train an agent and return its run, with `run.agent`, `run.metrics` and `run.path`.
 
-    `settings` are those of a run's config: `total_steps=100_000`, `model={"name": "resnet"}`,
-    `algorithm={"epochs": 2}`. `resume` takes an existing run's folder and goes on from its newest
-    checkpoint, or from the one named by `from_checkpoint`. `max_updates` stops early; the run can be resumed.
-    Ctrl-C finishes the step, saves, and raises KeyboardInterrupt.
+    `settings` are those of a run's config: `total_steps=100_000`, `model="resnet"`,
+    `algorithm={"epochs": 2}`; a game's own settings go with `game={"name": …, …}`. `resume`
+    takes an existing run's folder and goes on from its newest checkpoint, or from the one named by
+    `from_checkpoint`. `max_updates` stops early; the run can be resumed. Ctrl-C finishes the step, saves, and raises KeyboardInterrupt.
     """
     if max_updates is not None and max_updates < 1:
         raise ConfigError(f"max_updates={max_updates}: expected 1 or more, or None for all")
+    if isinstance(game, dict):
+        game, settings = None, {**settings, "game": game}
     prepared = prepare(game, run, resume, from_checkpoint, settings)
     with stop_on_signals() as stop:
         train_run(prepared, stop, listener, from_checkpoint, max_updates)

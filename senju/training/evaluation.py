@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from senju.errors import ConfigError
-from senju.games.connect_four_solver import ILLEGAL, MIN_STONES, Solver
-from senju.games.game import Game, States
+from senju.games.game import ILLEGAL, Game, Oracle, States
 from senju.games.rows import Rows, choose_at_random
 from senju.training.players import Player, Table
 
@@ -88,10 +87,6 @@ class MatchResult:
         """95 % interval of the score."""
         return wilson_interval(self.score, self.games)
 
-    def judged(self, judgement: Judgement) -> "MatchResult":
-        """The same result with the player's moves judged."""
-        return replace(self, judgement=judgement)
-
     def as_dict(self) -> dict[str, Any]:
         """Everything, for JSON."""
         record = {**asdict(self), "games": self.games, "score": self.score, "interval": list(self.interval)}
@@ -102,9 +97,6 @@ class MatchResult:
         return record
 
 
-MoveObserver = Callable[[States, NDArray[np.int32]], None]
-
-
 def play_match(
     game: Game,
     player: Player,
@@ -112,13 +104,13 @@ def play_match(
     num_games: int,
     seed: int = 0,
     opening_plies: int | None = None,
-    on_player_moves: MoveObserver | None = None,
-    on_ply: Callable[[int, int], None] | None = None,
+    on_games_done: Callable[[int], None] | None = None,
 ) -> MatchResult:
     """Play games in pairs: the same opening twice, with the seats swapped.
 
     `opening_plies` random plies come first; by default none where a player plays at random, and
-    four where both are deterministic, since otherwise all games would be the same.
+    four where both are deterministic, since otherwise all games would be the same. Against an
+    opponent that plays by an oracle, every move of the player that it can judge is judged.
     """
     require_turns_of_two(game)
     if num_games < 2 or num_games % 2:
@@ -127,9 +119,9 @@ def play_match(
         opening_plies = 4 if player.is_deterministic and opponent.is_deterministic else 0
     match = _Match(game, (player, opponent), num_games, seed, opening_plies)
     while match.running.any():
-        match.play_ply(on_player_moves)
-        if on_ply is not None:
-            on_ply(int(num_games - match.running.sum()), num_games)
+        match.play_ply()
+        if on_games_done is not None:
+            on_games_done(int(num_games - match.running.sum()))
     return match.result()
 
 
@@ -151,8 +143,10 @@ class _Match:
         self.running = np.ones(num_games, np.bool_)
         self.totals = np.zeros((num_games, 2))  # rewards of each seat
         self.ply = 0
+        oracle = players[1].oracle
+        self.judge = MoveJudge(oracle) if oracle is not None else None
 
-    def play_ply(self, on_player_moves: MoveObserver | None) -> None:
+    def play_ply(self) -> None:
         rows, game = np.flatnonzero(self.running), self.game
         states = self.rows.states[rows]
         observations = game.new_observations(len(rows))
@@ -171,8 +165,8 @@ class _Match:
                     stream = STREAM_SEAT + index
                     table = Table(states[mine], view, clock[mine], self.rows.seed, stream)
                     actions[mine] = self.players[index].choose(table)
-            if on_player_moves is not None and sits.any():
-                on_player_moves(states[sits], actions[sits])
+            if self.judge is not None and sits.any():
+                self.judge.see(states[sits], actions[sits])
         outcomes = game.new_outcomes(len(rows))
         game.step(states, actions, outcomes)
         self.rows.states[rows] = states
@@ -193,20 +187,21 @@ class _Match:
             wins_moving_first=int(((margin > 0) & moved_first).sum()),
             losses_moving_first=int(((margin < 0) & moved_first).sum()),
             opening_plies=self.opening_plies,
+            judgement=self.judge.verdict() if self.judge is not None else None,
         )
 
 
 class MoveJudge:
-    """Collects a player's Connect Four moves and asks the solver about those it can solve."""
+    """Collects a player's moves and asks an oracle about those it can judge."""
 
-    def __init__(self, solver: Solver | None = None) -> None:
-        self._solver = solver or Solver()
+    def __init__(self, oracle: Oracle) -> None:
+        self._oracle = oracle
         self._states: list[States] = []
         self._actions: list[NDArray[np.int32]] = []
 
     def see(self, states: States, actions: NDArray[np.int32]) -> None:
-        """Remember moves made in positions with enough stones."""
-        solvable = states["num_moves"] >= MIN_STONES
+        """Remember moves made in positions that can be judged."""
+        solvable = self._oracle.can_judge(states)
         self._states.append(states[solvable])
         self._actions.append(actions[solvable, 0])
 
@@ -215,7 +210,7 @@ class MoveJudge:
         if not any(map(len, self._states)):
             return Judgement(0, 0, 0, 0)
         states, actions = np.concatenate(self._states), np.concatenate(self._actions)
-        values = self._solver.values(states)
+        values = self._oracle.values(states)
         best = values.max(axis=1)
         kept = values[np.arange(len(states)), actions] == best
         decisive = ((values != ILLEGAL) & (values < best[:, None])).any(axis=1)

@@ -1,10 +1,13 @@
 """Ctrl-C and SIGTERM: the first asks a run to finish its step and save, the second ends it at once."""
 
+import logging
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+logger = logging.getLogger(__name__)
 
 
 class StopRequest:
@@ -39,6 +42,7 @@ def stop_on_signals() -> Iterator[StopRequest]:
         if request.is_set:
             raise KeyboardInterrupt
         request.signal = signal.Signals(number)
+        logger.warning("stopping: this step is finished and saved first; once more stops at once")
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

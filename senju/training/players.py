@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 from senju.collect.exploration import best_actions, sample_actions
 from senju.collect.rollout import Actor
 from senju.errors import ConfigError
-from senju.games.connect_four import ConnectFour
-from senju.games.connect_four_solver import MIN_STONES, Solver
-from senju.games.game import Game, Observations, States
+from senju.games.game import Game, Observations, Oracle, States
 from senju.games.rows import choose_at_random
 from senju.kernels import pack_legal, unpack_legal
 from senju.models.model import Model
@@ -33,6 +31,7 @@ class Player(ABC):
 
     name: str
     is_deterministic: bool
+    oracle: Oracle | None = None  # one that plays by an oracle lends it to judge the other's moves
 
     @abstractmethod
     def choose(self, table: Table) -> NDArray[np.int32]:
@@ -139,7 +138,7 @@ class MinimaxPlayer(Player):
 
 
 class PerfectPlayer(Player):
-    """Connect Four without a mistake from 14 stones on; before that, minimax four plies deep.
+    """No mistake where the game's oracle can judge; elsewhere minimax, four plies deep.
 
     Among moves that keep the best reachable result it takes the quickest win or the longest
     defence that minimax sees, and draws among equals.
@@ -149,20 +148,19 @@ class PerfectPlayer(Player):
     is_deterministic = False
 
     def __init__(self, game: Game) -> None:
-        if not isinstance(game, ConnectFour):
-            raise ConfigError(
-                f"the perfect player knows connect_four only, not {game.name}; try minimax:DEPTH"
-            )
-        self._solver = Solver()
+        self.oracle = game.oracle()
+        if self.oracle is None:
+            raise ConfigError(f"nobody knows {game.name} perfectly; try minimax:DEPTH")
         self._minimax = MinimaxPlayer(game, 4)
 
     def choose(self, table: Table) -> NDArray[np.int32]:
         """Solve the rows that can be solved."""
         values = self._minimax.action_values(table.states)
-        solvable = table.states["num_moves"] >= MIN_STONES
+        assert self.oracle is not None
+        solvable = self.oracle.can_judge(table.states)
         if solvable.any():
             # exact results weigh more than anything minimax can see, which stays within [-1, 1]
-            values[solvable] += 4.0 * self._solver.values(table.states[solvable])
+            values[solvable] += 4.0 * self.oracle.values(table.states[solvable])
         return _any_of_the_best(values, table)
 
 

@@ -138,14 +138,23 @@ def require_device(device: str) -> None:
 
 def resolve_config(game: str | None = None, *layers: Settings) -> RunConfig:
     """The settings of a run: defaults, then the game's preset, then the given layers in order."""
-    given = merged(*layers, {"game": {"name": game}} if game else {})
-    name = given.get("game", {}).get("name") if isinstance(given.get("game"), dict) else None
+    given = merged(*map(_spelled_out, layers), {"game": {"name": game}} if game else {})
+    name = given["game"].get("name") if isinstance(given.get("game"), dict) else None
     if name is None:
         raise ConfigError(f"no game given; known are {', '.join(GAMES.names())}")
     GAMES.get(str(name))
     config = validated(RunConfig, merged(preset(str(name)), given))
     require_device(config.device)
     return config
+
+
+def _spelled_out(layer: Settings) -> Settings:
+    """Settings in which `model: resnet` stands as `model: {name: resnet}`."""
+    named = ("game", "model", "algorithm", "backend")
+    return {
+        key: {"name": value} if key in named and isinstance(value, str) else value
+        for key, value in layer.items()
+    }
 
 
 def preset(game: str) -> Settings:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 GROUPS = {
     "collecting": ("observe", "evaluate", "choose", "step", "restart"),
-    "learning": ("advantages", "forward", "backward", "optimise"),
+    "learning": ("advantages", "gather", "forward", "backward", "optimise"),
     "measuring strength": ("match",),
     "saving": ("checkpoint", "metrics", "publish"),
     "starting": ("start",),

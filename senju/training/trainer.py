@@ -18,7 +18,7 @@ from senju.games.rows import CLOCK
 from senju.machine import available_cores
 from senju.timing import StageClock
 from senju.training.checkpoint import Checkpoint
-from senju.training.evaluation import MatchResult, MoveJudge, play_match
+from senju.training.evaluation import MatchResult, play_match
 from senju.training.interrupt import StopRequest
 from senju.training.metrics import MetricsWriter
 from senju.training.opponents import make_player
@@ -168,16 +168,13 @@ class Trainer:
             for description in opponents:
                 if stop.is_set:
                     break
-                judge = MoveJudge() if description == "perfect" else None
                 result = play_match(
                     game,
                     agent.player(),
                     make_player(game, description),
                     settings.games,
                     seed=self.config.seed,
-                    on_player_moves=judge.see if judge else None,
                 )
-                result = result.judged(judge.verdict()) if judge else result
                 record = {"kind": "evaluation", "update": self.update, **result.as_dict()}
                 record["steps"] = self.update * self.config.decisions_per_update
                 writer.write(record, {f"strength/{description}": result.score})

@@ -422,7 +422,7 @@ def test_equal_advantages_are_no_divergence() -> None:
 def test_stages_of_learning_are_timed() -> None:
     learner = chooser()
     learner.update(choices([1.0, 0.0, 0.5]))
-    assert set(learner.take_timings()) == {"advantages", "forward", "backward", "optimise"}
+    assert set(learner.take_timings()) == {"advantages", "gather", "forward", "backward", "optimise"}
     assert learner.take_timings() == {}
 
 

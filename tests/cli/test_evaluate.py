@@ -87,7 +87,7 @@ def test_older_checkpoint_can_be_measured(invoke: Invoke, tic_tac_toe_run: Run) 
         (["--against", "randm"], 2, "unknown opponent 'randm'"),
         (["--against", "minimax:0"], 2, "expected minimax:DEPTH with a depth from 1 to 12"),
         (["--against", "minimax:x"], 2, "'minimax:x'"),
-        (["--against", "perfect"], 2, "the perfect player knows connect_four only"),
+        (["--against", "perfect"], 2, "nobody knows tic_tac_toe perfectly"),
         (["--against", "."], 1, ". is not a run"),
         (["--checkpoint", "best"], 1, "no checkpoint 'best'"),
         (["--temperature", "-1"], 2, "--temperature"),

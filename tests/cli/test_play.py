@@ -108,13 +108,14 @@ def test_fixed_player_has_no_hints(invoke: Invoke) -> None:
     ("arguments", "code", "expected"),
     [
         (["chess"], 2, "unknown game 'chess'"),
-        (["tic_tac_toe", "--against", "perfect"], 2, "the perfect player knows connect_four only"),
+        (["tic_tac_toe", "--against", "perfect"], 2, "nobody knows tic_tac_toe perfectly"),
         (["tic_tac_toe", "--against", "minimax:0"], 2, "a depth from 1 to 12"),
         (["tic_tac_toe", "--against", "nobody"], 2, "unknown opponent 'nobody'"),
         (["tic_tac_toe", "--run", "a", "--against", "random"], 2, "give --run or --against, not both"),
         (["tic_tac_toe", "--run", "nothing"], 1, "nothing is not a run"),
         (["tic_tac_toe", "--seat", "3"], 2, "--seat"),
         (["tic_tac_toe", "--seed", "-1"], 2, "--seed"),
+        (["tests.training.test_api:Solitaire", "--against", "random"], 2, "`play` needs two that take turns"),
         ([], 2, "Missing argument"),
     ],
 )

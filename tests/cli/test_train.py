@@ -36,6 +36,15 @@ def test_training_tells_what_where_how_strong_and_what_next(invoke: Invoke, smal
     assert Run("my-run").agent.name == "my-run@4"
 
 
+def test_training_that_ends_against_perfect_tells_how_many_moves_were(
+    invoke: Invoke, small_options: Options
+) -> None:
+    options = small_options(updates=1, evaluation={"final_opponents": ["perfect"]})
+    output = invoke("train", "connect_four", "--run", "run", *options).stdout
+    assert "Perfect moves: " in output or "no move could be judged" in output
+    assert [record["opponent"] for record in Run("run").evaluations] == ["random", "perfect"]
+
+
 def test_training_without_a_terminal_writes_progress_lines(
     invoke: Invoke, small_options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:

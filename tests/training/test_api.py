@@ -160,7 +160,7 @@ def test_settings_that_watch_a_run_can_change_on_resume(train_small: Train) -> N
     ("changes", "expected"),
     [
         ({"evaluation": {"games": 5}}, "evaluation.games=5"),
-        ({"evaluation": {"opponents": ["perfect"]}}, "the perfect player knows connect_four only"),
+        ({"evaluation": {"opponents": ["perfect"]}}, "nobody knows tic_tac_toe perfectly"),
         ({"evaluation": {"oponents": []}}, "did you mean 'opponents'"),
         ({"total_steps": -1}, "total_steps=-1"),
     ],

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from senju.errors import ConfigError
 from senju.games import make_game
 from senju.games.connect_four import STATE
+from senju.games.connect_four_solver import Solver
 from senju.games.game import Game, States
 from senju.training.evaluation import (
     Judgement,
@@ -64,7 +65,7 @@ def match_result(**changes: Any) -> MatchResult:
 
 
 def test_result_for_machines_holds_everything_as_plain_json() -> None:
-    record = match_result().judged(Judgement(4, 3, 2, 1)).as_dict()
+    record = match_result(judgement=Judgement(4, 3, 2, 1)).as_dict()
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert (record["games"], record["score"]) == (2, 0.5)
     assert (record["judgement"]["share"], record["judgement"]["decisive_share"]) == (0.75, 0.5)
@@ -74,7 +75,7 @@ def test_shares_of_nothing_are_null_for_machines() -> None:
     nothing = Judgement(0, 0, 0, 0)
     assert math.isnan(nothing.share)
     assert math.isnan(nothing.decisive_share)
-    record = match_result().judged(nothing).as_dict()
+    record = match_result(judgement=nothing).as_dict()
     assert json.loads(json.dumps(record, allow_nan=False))["judgement"]["share"] is None
 
 
@@ -169,21 +170,32 @@ def test_wins_and_losses_are_those_of_the_first_named_player() -> None:
 
 
 def test_progress_is_told_until_all_games_are_over(game: Game) -> None:
-    told: list[tuple[int, int]] = []
-    play_match(game, RandomPlayer(), RandomPlayer(), 6, on_ply=lambda done, total: told.append((done, total)))
-    assert told[-1] == (6, 6)
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    told: list[int] = []
+    play_match(game, RandomPlayer(), RandomPlayer(), 6, on_games_done=told.append)
+    assert told[-1] == 6
+    assert told == sorted(told)
 
 
-def test_observer_sees_the_first_players_moves_and_no_others(game: Game) -> None:
-    one, seen = Recorder("one"), []
+class Onlooker:
+    """An oracle that can judge nothing, and writes down what it was asked."""
 
-    def observe(states: States, actions: NDArray[np.int32]) -> None:
-        seen.extend(state.tobytes() for state in states)
-        assert actions.shape == (len(states), 1)
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
 
-    play_match(game, one, RandomPlayer(), 6, on_player_moves=observe)
-    assert sorted(seen) == sorted(position for _, position in one.shown.values())
+    def can_judge(self, states: States) -> NDArray[np.bool_]:
+        self.seen.extend(state.tobytes() for state in states)
+        return np.zeros(len(states), np.bool_)
+
+    def values(self, states: States) -> NDArray[np.int8]:
+        raise AssertionError("it can judge nothing")
+
+
+def test_oracle_is_asked_about_the_first_players_moves_and_no_others(game: Game) -> None:
+    one, opponent, onlooker = Recorder("one"), RandomPlayer(), Onlooker()
+    opponent.oracle = onlooker
+    result = play_match(game, one, opponent, 6)
+    assert sorted(onlooker.seen) == sorted(position for _, position in one.shown.values())
+    assert result.judgement == Judgement(0, 0, 0, 0)
 
 
 @pytest.mark.parametrize("num_games", [0, 1, 3, -2])
@@ -227,14 +239,14 @@ ONE_MOVE_LEFT = (
 
 
 def test_moves_are_judged_by_whether_they_keep_the_best_result() -> None:
-    judge = MoveJudge()
+    judge = MoveJudge(Solver())
     for column in range(7):
         judge.see(stones(*WIN_OR_LOSE), np.array([[column]], np.int32))
     assert judge.verdict() == Judgement(moves=7, kept=1, decisive_moves=7, decisive_kept=1)
 
 
 def test_moves_that_cannot_change_the_result_keep_it_and_decide_nothing() -> None:
-    judge = MoveJudge()
+    judge = MoveJudge(Solver())
     for column in range(7):
         judge.see(stones(*LOST), np.array([[column]], np.int32))
     judge.see(stones(*ONE_MOVE_LEFT), np.array([[5]], np.int32))
@@ -242,22 +254,21 @@ def test_moves_that_cannot_change_the_result_keep_it_and_decide_nothing() -> Non
 
 
 def test_positions_with_few_stones_are_not_judged() -> None:
-    judge = MoveJudge()
+    judge = MoveJudge(Solver())
     judge.see(np.zeros(3, STATE), np.zeros((3, 1), np.int32))
     assert judge.verdict() == Judgement(0, 0, 0, 0)
 
 
 def test_judge_that_saw_nothing_has_nothing_to_say() -> None:
-    assert MoveJudge().verdict() == Judgement(0, 0, 0, 0)
+    assert MoveJudge(Solver()).verdict() == Judgement(0, 0, 0, 0)
 
 
 def test_perfect_player_is_judged_perfect_and_random_is_not() -> None:
     game = make_game("connect_four")
     shares = []
     for player in (PerfectPlayer(game), RandomPlayer()):
-        judge = MoveJudge()
-        play_match(game, player, MinimaxPlayer(game, 1), 20, on_player_moves=judge.see)
-        verdict = judge.verdict()
+        verdict = play_match(game, player, PerfectPlayer(game), 20).judgement
+        assert verdict is not None
         assert verdict.moves >= verdict.decisive_moves > 0
         shares.append(verdict.decisive_share)
     assert shares[0] == 1.0

@@ -28,7 +28,8 @@ def test_tic_tac_toe_is_learned_nearly_perfectly(tmp_path: Path, seed: int) -> N
 
 @pytest.mark.slow
 def test_connect_four_is_learned_far_beyond_random_play_within_400_000_steps(tmp_path: Path) -> None:
-    run = senju.train("connect_four", run=tmp_path / "run", seed=1, total_steps=400_000, evaluation=QUIET)
+    short = {"total_steps": 400_000, "threads": 1, "evaluation": QUIET}
+    run = senju.train("connect_four", run=tmp_path / "run", seed=1, **short)
     assert match(run, "random", 400).score > 0.85
 
 

@@ -252,7 +252,7 @@ def test_minimax_needs_a_zero_sum_game() -> None:
 
 
 def test_perfect_player_knows_one_game_only(tic_tac_toe: Game) -> None:
-    with pytest.raises(ConfigError, match="the perfect player knows connect_four only, not tic_tac_toe"):
+    with pytest.raises(ConfigError, match="nobody knows tic_tac_toe perfectly"):
         PerfectPlayer(tic_tac_toe)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from senju.config import Settings, merged
+from senju.config import Settings, merged, read_yaml
 from senju.errors import ConfigError
 from senju.games import GAMES, make_game
 from senju.training.opponents import make_player
@@ -93,3 +93,15 @@ def test_settings_cannot_be_changed_once_made(small: Settings) -> None:
     config = resolve_config("tic_tac_toe", small)
     with pytest.raises(ValueError, match="frozen"):
         config.seed = 1  # type: ignore[misc]  # that is the point
+
+
+def test_parts_may_be_named_by_a_word_and_numbers_written_short(tmp_path: Path) -> None:
+    file = tmp_path / "short.yaml"
+    file.write_text("game: tic_tac_toe\nmodel: resnet\ntotal_steps: 1e5\nalgorithm: {learning_rate: 3e-4}\n")
+    config = resolve_config(None, read_yaml(file))
+    assert (config.game["name"], config.model["name"], config.total_steps) == (
+        "tic_tac_toe",
+        "resnet",
+        100_000,
+    )
+    assert config.algorithm["learning_rate"] == 3e-4

@@ -1,0 +1,69 @@
+"""How strong does `make train` make an agent, from several seeds, and in what time?
+
+    .venv/bin/python benchmarks/strength_connect_four.py
+
+Trains Connect Four with its preset once per seed (about three minutes each on two cores), then plays
+each agent's best moves against random, minimax and the perfect player, colours swapped in pairs. The
+learning curves of all seeds are drawn to docs/strength_connect_four.svg.
+"""
+
+import argparse
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import bench_report as report
+
+import senju
+from senju.training.evaluation import play_match
+from senju.training.opponents import make_player
+from senju.training.plot import strength_svg
+
+OPPONENTS = ("random", "minimax:2", "minimax:4", "perfect")
+
+
+def train_and_measure(seed: int, num_games: int, folder: Path) -> dict[str, Any]:
+    """One seed's time, results and learning curve."""
+    report.progress(f"training with seed {seed}")
+    began = time.perf_counter()
+    run = senju.train("connect_four", seed=seed, run=folder / f"seed-{seed}")
+    seconds = time.perf_counter() - began
+    report.progress(f"  {seconds:.0f} s; measuring")
+    player, results = run.agent.player(), {}
+    for name in OPPONENTS:
+        opponent = make_player(run.game, name)
+        results[name] = play_match(run.game, player, opponent, num_games, seed=1000 + seed).as_dict()
+    return {"seed": seed, "seconds": seconds, "results": results, "evaluations": run.evaluations}
+
+
+def main() -> None:
+    """Train, measure, print, draw, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--games", type=int, default=1000, help="per opponent")
+    settings = parser.parse_args()
+    facts = report.run_facts(["torch", "numba", "numpy"])
+    with TemporaryDirectory() as folder:
+        runs = [train_and_measure(seed, settings.games, Path(folder)) for seed in settings.seeds]
+    rows = []
+    for run in runs:
+        cells = [f"{100 * run['results'][name]['score']:.1f} %" for name in OPPONENTS]
+        judgement = run["results"]["perfect"]["judgement"]
+        shares = [f"{100 * judgement[name]:.1f} %" for name in ("share", "decisive_share")]
+        rows.append([f"seed {run['seed']}", *cells, *shares, f"{run['seconds']:.0f} s"])
+    columns = ["", *OPPONENTS, "perfect moves", "where it mattered", "time"]
+    report.print_table(f"Score over {settings.games} games each", columns, rows)
+    curves = [
+        {**record, "opponent": f"{record['opponent']}, seed {run['seed']}"}
+        for run in runs
+        for record in run["evaluations"]
+        if record["opponent"] in ("random", "minimax:2")
+    ]
+    drawn = report.REPOSITORY / "docs" / "strength_connect_four.svg"
+    drawn.write_text(strength_svg(curves), encoding="utf-8")
+    report.write_results("strength_connect_four", facts | {"settings": vars(settings), "runs": runs})
+
+
+if __name__ == "__main__":
+    main()
