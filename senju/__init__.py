@@ -1,6 +1,5 @@
 """senju trains game-playing agents with many hands at once."""
 
-import senju.openmp  # noqa: F401  # isort: skip  # before anything that imports torch
 from senju.errors import SenjuError
 from senju.games import GAMES, make_game
 from senju.games.check import GameReport, check_game

@@ -24,6 +24,7 @@ class Machine:
     shared_memory_bytes: int | None  # None where there is no such file system
     disk_free_bytes: int
     torch_threads: int
+    busy_cores: float  # what other programs used while we looked
     gpus: tuple[str, ...]
 
 
@@ -45,8 +46,14 @@ def inspect_machine(folder: Path = Path()) -> Machine:
         shared_memory_bytes=shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else None,
         disk_free_bytes=shutil.disk_usage(folder).free,
         torch_threads=torch.get_num_threads(),
+        busy_cores=_busy_cores(),
         gpus=tuple(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())),
     )
+
+
+def _busy_cores(seconds: float = 0.2) -> float:
+    """Cores in use while this process only waits."""
+    return psutil.cpu_percent(seconds) / 100 * (psutil.cpu_count() or 1)
 
 
 def _processor() -> str:

@@ -98,7 +98,7 @@ BAD_SETTINGS = {
     "no layers": BadSettings({"model": {"hidden": []}}, "model.hidden=[]"),
     "empty layer": BadSettings({"model": {"hidden": [0]}}, "model.hidden.0=0"),
     "nothing kept": BadSettings({"checkpoint": {"keep": 0}}, "checkpoint.keep=0"),
-    "a word for a part": BadSettings({"model": "mlp"}, "model='mlp'"),
+    "a number for a part": BadSettings({"model": 3}, "model=3"),
     "several at once": BadSettings({"seed": -1, "threads": -2}, "seed=-1"),
 }
 

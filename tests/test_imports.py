@@ -31,6 +31,7 @@ FOUNDATION: dict[str, tuple[str, ...]] = {
     "version": (),
     "timing": (),
     "machine": (),
+    "memory": (),
     "kernels": (),
     "config": ("errors",),
     "registry": ("config", "errors"),

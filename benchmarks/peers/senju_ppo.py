@@ -21,6 +21,7 @@ from senju.algorithms import ALGORITHMS
 from senju.algorithms.learner import LearnerSetup
 from senju.backends.backend import Plan
 from senju.backends.serial import Serial
+from senju.memory import keep_freed_memory
 from senju.models import MODELS, build_model
 
 NUM_GAMES, NUM_STEPS, NUM_EPOCHS, MINIBATCH = 64, 128, 4, 2048
@@ -90,6 +91,7 @@ def main() -> None:
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
+    keep_freed_memory()  # as the trainer does
     repeats = [
         one_repeat(arguments.seed + index, arguments.updates, arguments.warm_up, arguments.precision)
         for index in range(arguments.repeats)

@@ -38,7 +38,7 @@ class PPOConfig(Part):
         "linear", description="How the learning rate falls over the run."
     )
     final_learning_rate: float = Field(
-        0.05, ge=0, le=1, description="Its last value, as a share of the first."
+        0.05, ge=0, le=1, description="Where it falls to, as a share of the first."
     )
     epochs: int = Field(4, ge=1, le=100, description="Passes over each batch.")
     minibatch_size: int = Field(2048, ge=1, description="Decisions per gradient step.")
@@ -50,7 +50,7 @@ class PPOConfig(Part):
     normalise_advantages: bool = Field(True, description="Give each batch's advantages mean 0, deviation 1.")
     max_gradient_norm: float = Field(0.5, gt=0, description="Gradients longer than this are shortened to it.")
     kl_stop: float | None = Field(
-        None, gt=0, description="End the update when the policy has moved this far."
+        None, gt=0, description="End the update after the epoch in which the policy moved this far."
     )
     precision: Literal["float32", "bfloat16"] = Field(
         "float32", description="Of the network's matrix products while learning."

@@ -117,18 +117,21 @@ def _loss_and_gradient(
         for index in range(allowed.shape[0]):
             bits = allowed[index]
             while bits != ZERO:
-                log_prob = scores[index * WORD_BITS + int(trailing_zeros(bits))] - normaliser
-                if log_prob > -np.inf:
-                    entropy -= math.exp(log_prob) * log_prob
+                other = index * WORD_BITS + int(trailing_zeros(bits))
+                log_prob = scores[other] - normaliser
+                prob = math.exp(log_prob)
+                if prob > 0.0:
+                    entropy -= prob * log_prob
+                logits_gradient[sample, other] = prob  # kept here until it becomes the gradient
                 bits &= bits - ONE
         for index in range(allowed.shape[0]):
             bits = allowed[index]
             while bits != ZERO:
                 other = index * WORD_BITS + int(trailing_zeros(bits))
-                log_prob = scores[other] - normaliser
-                prob = math.exp(log_prob)
+                prob = np.float64(logits_gradient[sample, other])
                 gradient = policy_slope * ((1.0 if other == action else 0.0) - prob)
                 if prob > 0.0:
+                    log_prob = scores[other] - normaliser
                     gradient += entropy_coefficient * share * prob * (log_prob + entropy)
                 logits_gradient[sample, other] = gradient
                 bits &= bits - ONE

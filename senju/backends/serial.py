@@ -24,7 +24,6 @@ class Serial(Backend):
             MODELS.configure(plan.model),
             plan.seed,
         )
-        model.requires_grad_(False)
         self._weights = WeightBlock(model)
         self._version = 0
         self._clock = StageClock()

@@ -46,6 +46,12 @@ def limits(machine: Machine, tried: Probe) -> list[str]:
             f"A quota allows {machine.core_limit:g} of {machine.cores} cores; set threads to "
             f"{max(1, int(machine.core_limit))}, or raise the quota."
         )
+    if machine.busy_cores > 0.5:
+        left = max(1, int(machine.cores - machine.busy_cores))
+        findings.append(
+            f"Other programs keep about {machine.busy_cores:.1f} cores busy; several math threads then wait "
+            f"for each other and become slow: set threads to {left}."
+        )
     if machine.cores == 1:
         findings.append("One core: collecting and learning take turns.")
     if machine.memory_bytes < 2 * GIB:

@@ -125,6 +125,13 @@ class Game(ABC):
         """Zeroed states; `reset` them before use."""
         return np.zeros(num_rows, self.state_dtype)
 
+    def new_games(self, num_rows: int, seed: int = 0) -> States:
+        """States of games that have just begun, for looking and trying out."""
+        states = self.new_states(num_rows)
+        keys = np.random.default_rng(seed).integers(2**64, size=num_rows, dtype=np.uint64)
+        self.reset(states, np.arange(num_rows), keys)
+        return states
+
     def new_observations(self, num_rows: int) -> Observations:
         """Arrays for `observe`."""
         return Observations(

@@ -34,7 +34,8 @@ def train(
     `settings` are those of a run's config: `total_steps=100_000`, `model="resnet"`,
     `algorithm={"epochs": 2}`; a game's own settings go with `game={"name": …, …}`. `resume`
     takes an existing run's folder and goes on from its newest checkpoint, or from the one named by
-    `from_checkpoint`. `max_updates` stops early; the run can be resumed. Ctrl-C finishes the step, saves, and raises KeyboardInterrupt.
+    `from_checkpoint`. `max_updates` stops early; the run can be resumed. Ctrl-C finishes the step,
+    saves, and raises KeyboardInterrupt.
     """
     if max_updates is not None and max_updates < 1:
         raise ConfigError(f"max_updates={max_updates}: expected 1 or more, or None for all")

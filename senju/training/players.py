@@ -4,7 +4,6 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from senju.collect.exploration import best_actions, sample_actions
@@ -187,9 +186,3 @@ def fixed_player(game: Game, description: str) -> Player | None:
             raise ConfigError(f"{description!r}: expected minimax:DEPTH with a depth from 1 to 12")
         return MinimaxPlayer(game, int(detail))
     return None
-
-
-def freeze(model: Model) -> Model:
-    """A model that only plays."""
-    model.requires_grad_(False)
-    return model.to(torch.device("cpu")).eval()

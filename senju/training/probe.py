@@ -8,6 +8,7 @@ from time import perf_counter
 import torch
 
 from senju.machine import available_cores
+from senju.memory import keep_freed_memory
 from senju.training.run import Run
 from senju.training.run_config import resolve_config
 from senju.training.stages import explain
@@ -30,6 +31,7 @@ def probe(game: str, updates: int = 3) -> Probe:
     config = resolve_config(game, {"total_steps": 2**40, "evaluation": {"interval": 0}})
     threads = torch.get_num_threads()
     torch.set_num_threads(config.threads or available_cores())
+    keep_freed_memory()
     try:
         with TemporaryDirectory(prefix="senju-probe-") as folder:
             trainer = Trainer(Run.create(Path(folder) / "run", config))

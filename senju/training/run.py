@@ -26,7 +26,7 @@ from senju.training.checkpoint import (
     replace_durably,
 )
 from senju.training.metrics import Record, read_metrics
-from senju.training.players import AgentPlayer, freeze
+from senju.training.players import AgentPlayer
 from senju.training.run_config import RunConfig, dump_config, load_config
 
 CONFIG, METRICS, CHECKPOINTS = "config.yaml", "metrics.jsonl", "checkpoints"
@@ -36,7 +36,7 @@ class Agent:
     """A trained network with its game: asked for probabilities, values and moves."""
 
     def __init__(self, game: Game, model: Model, name: str) -> None:
-        self.game, self.model, self.name = game, freeze(model), name
+        self.game, self.model, self.name = game, model.requires_grad_(False), name
 
     def evaluate(self, states: States) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
         """Probabilities of every action [row, actions] and the mover's values [row]."""

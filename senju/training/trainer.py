@@ -16,6 +16,7 @@ from senju.collect.shard import ShardState
 from senju.collect.slots import Rollout
 from senju.games.rows import CLOCK
 from senju.machine import available_cores
+from senju.memory import keep_freed_memory
 from senju.timing import StageClock
 from senju.training.checkpoint import Checkpoint
 from senju.training.evaluation import MatchResult, play_match
@@ -84,6 +85,7 @@ class Trainer:
         stop = stop or StopRequest()
         threads = torch.get_num_threads()
         torch.set_num_threads(self.config.threads or available_cores())
+        keep_freed_memory()
         try:
             with self._clock.stage("start"):
                 self.backend.start(self.config.plan)

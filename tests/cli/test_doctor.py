@@ -22,6 +22,7 @@ ROOMY = Machine(
     shared_memory_bytes=8 * GIB,
     disk_free_bytes=100 * GIB,
     torch_threads=8,
+    busy_cores=0.1,
     gpus=("a fast one",),
 )
 
@@ -65,6 +66,8 @@ def test_machine_without_limits_has_only_the_bound_of_its_run() -> None:
     [
         ({"core_limit": 2.5}, "A quota allows 2.5 of 8 cores; set threads to 2, or raise the quota."),
         ({"core_limit": 0.5}, "A quota allows 0.5 of 8 cores; set threads to 1, or raise the quota."),
+        ({"busy_cores": 1.6}, "Other programs keep about 1.6 cores busy"),
+        ({"busy_cores": 7.9}, "Other programs keep about 7.9 cores busy"),
         ({"cores": 1, "core_limit": 1.0}, "One core: collecting and learning take turns."),
         ({"memory_bytes": GIB}, "Little memory is free (1.0 GiB); use fewer games or a smaller model."),
         (
