@@ -1,6 +1,6 @@
 """How strong does `make train` make an agent, from several seeds, and in what time?
 
-    .venv/bin/python benchmarks/strength_connect_four.py
+    .venv/bin/python benchmarks/strength_connect_four.py [--precision bfloat16]
 
 Trains Connect Four with its preset once per seed (about three minutes each on two cores), then plays
 each agent's best moves against random, minimax and the perfect player, colours swapped in pairs. The
@@ -23,11 +23,12 @@ from senju.training.plot import strength_svg
 OPPONENTS = ("random", "minimax:2", "minimax:4", "perfect")
 
 
-def train_and_measure(seed: int, num_games: int, folder: Path) -> dict[str, Any]:
+def train_and_measure(seed: int, num_games: int, precision: str, folder: Path) -> dict[str, Any]:
     """One seed's time, results and learning curve."""
     report.progress(f"training with seed {seed}")
     began = time.perf_counter()
-    run = senju.train("connect_four", seed=seed, run=folder / f"seed-{seed}")
+    algorithm = {"precision": precision}
+    run = senju.train("connect_four", seed=seed, run=folder / f"seed-{seed}", algorithm=algorithm)
     seconds = time.perf_counter() - began
     report.progress(f"  {seconds:.0f} s; measuring")
     player, results = run.agent.player(), {}
@@ -42,10 +43,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--games", type=int, default=1000, help="per opponent")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     settings = parser.parse_args()
     facts = report.run_facts(["torch", "numba", "numpy"])
     with TemporaryDirectory() as folder:
-        runs = [train_and_measure(seed, settings.games, Path(folder)) for seed in settings.seeds]
+        runs = [
+            train_and_measure(seed, settings.games, settings.precision, Path(folder))
+            for seed in settings.seeds
+        ]
     rows = []
     for run in runs:
         cells = [f"{100 * run['results'][name]['score']:.1f} %" for name in OPPONENTS]
@@ -60,9 +65,10 @@ def main() -> None:
         for record in run["evaluations"]
         if record["opponent"] in ("random", "minimax:2")
     ]
-    drawn = report.REPOSITORY / "docs" / "strength_connect_four.svg"
+    name = "strength_connect_four" + ("" if settings.precision == "float32" else f"_{settings.precision}")
+    drawn = report.REPOSITORY / "docs" / f"{name}.svg"
     drawn.write_text(strength_svg(curves), encoding="utf-8")
-    report.write_results("strength_connect_four", facts | {"settings": vars(settings), "runs": runs})
+    report.write_results(name, facts | {"settings": vars(settings), "runs": runs})
 
 
 if __name__ == "__main__":
