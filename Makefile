@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 RUN ?= runs/connect_four-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: install train test check clean
+.PHONY: install train play test check clean
 
 install: $(READY)
 
@@ -17,6 +17,10 @@ $(READY): pyproject.toml constraints.txt
 # about three minutes of training on two cores, then what it learned
 train: $(READY)
 	$(BIN)/senju train connect_four --run $(RUN)
+
+# against the newest agent
+play: $(READY)
+	$(BIN)/senju play connect_four --run $(shell ls -dt runs/connect_four-* 2>/dev/null | head -1)
 
 # everything: format, lint, types, all tests, coverage
 test: $(READY) lint

@@ -25,7 +25,7 @@ STAGES = ("collecting", "learning", "end_to_end")
 FIRST, REST = 84 * 256, 256 * 256 + 256 * 8
 FORWARD = 2 * (FIRST + REST)
 LEARNING = 4 * (2 * FORWARD + 2 * REST)  # epochs × (forward, weights' gradient, inputs' but the first's)
-OPERATIONS = {"collecting": FORWARD, "learning": LEARNING, "end_to_end": FORWARD + LEARNING}
+OPERATIONS = {"collecting": FORWARD, "learning": LEARNING}
 
 Answers = dict[str, list[dict[str, Any]]]  # the repeats of each candidate
 
@@ -74,8 +74,11 @@ def rates(answers: Sequence[dict[str, Any]], stage: str) -> list[float]:
 
 
 def shares_of_peak(answers: Sequence[dict[str, Any]], stage: str) -> list[float]:
-    """Counted operations a second over the peak measured in the same repeat."""
-    return [answer[stage] * OPERATIONS[stage] / answer["peak"] for answer in answers]
+    """The time the counted operations take at the peaks of the same repeat, over the time they took."""
+    parts = ("collecting", "learning") if stage == "end_to_end" else (stage,)
+    return [
+        answer[stage] * sum(OPERATIONS[part] / answer["peaks"][part] for part in parts) for answer in answers
+    ]
 
 
 def summarise(answers: Answers) -> dict[str, Any]:
@@ -92,7 +95,7 @@ def summarise(answers: Answers) -> dict[str, Any]:
         summary[name]["share_of_peak"] = {
             stage: report.spread(shares_of_peak(ours, stage)) for stage in STAGES
         }
-        summary[name]["peak"] = report.spread([answer["peak"] for answer in ours])
+        summary[name]["peak"] = report.spread([answer["peaks"]["learning"] for answer in ours])
     return summary
 
 
@@ -119,6 +122,13 @@ def print_report(summary: dict[str, Any], answers: Answers) -> None:
     print(f"\nother processes kept up to {busiest:.2f} cores busy meanwhile")
 
 
+def plain(value: Any) -> Any:
+    """A summary as JSON has it: spreads by the names of their figures."""
+    if isinstance(value, report.Spread):
+        return value._asdict()
+    return {key: plain(inner) for key, inner in value.items()}
+
+
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -129,8 +139,7 @@ def main() -> None:
     answers = measure_all(settings.repeats, settings.threads)
     summary = summarise(answers)
     print_report(summary, answers)
-    plain = json.loads(json.dumps(summary, default=lambda value: value._asdict()))
-    results = {"settings": vars(settings), "operations_per_sample": OPERATIONS, "summary": plain}
+    results = {"settings": vars(settings), "operations_per_sample": OPERATIONS, "summary": plain(summary)}
     report.write_results("end_to_end_ppo", facts | results | {"repeats": answers})
 
 

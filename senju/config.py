@@ -118,16 +118,28 @@ def _parse_value(value: str, whole: str) -> Any:
 def merged(*layers: Mapping[str, Any]) -> Settings:
     """Nested settings laid over each other; later layers win.
 
-    A layer that names another part than the one below (`model: {name: resnet}` over an `mlp`)
-    replaces it whole, since the old part's settings mean nothing to the new one.
+    A word stands for the part it names: `model: resnet` is `model: {name: resnet}`. A layer that
+    names another part than the one below replaces it whole, since the old part's settings mean
+    nothing to the new one.
+
+    >>> merged({"model": "mlp"}, {"model": {"hidden": [64]}})
+    {'model': {'name': 'mlp', 'hidden': [64]}}
     """
     result: Settings = {}
     for layer in layers:
         for key, value in layer.items():
-            below = result.get(key)
-            if isinstance(value, Mapping) and isinstance(below, dict):
-                renamed = "name" in value and "name" in below and value["name"] != below["name"]
-                result[key] = merged({}, value) if renamed else merged(below, value)
-            else:
-                result[key] = merged(value) if isinstance(value, Mapping) else value
+            result[key] = _laid_over(result.get(key), value)
     return result
+
+
+def _laid_over(below: Any, value: Any) -> Any:
+    if isinstance(below, str) and isinstance(value, Mapping):
+        below = {"name": below}
+    if isinstance(value, str) and isinstance(below, dict):
+        value = {"name": value}
+    if not isinstance(value, Mapping):
+        return value
+    if not isinstance(below, dict):
+        return merged(value)
+    is_renamed = "name" in value and "name" in below and value["name"] != below["name"]
+    return merged(value) if is_renamed else merged(below, value)

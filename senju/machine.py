@@ -1,8 +1,11 @@
 """What this machine offers a run: cores, memory, shared memory, disk, and GPUs."""
 
+import math
 import os
 import platform
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,15 +32,30 @@ class Machine:
 
 
 def available_cores() -> int:
-    """Cores this process may use."""
+    """Cores this process may use, by its affinity and by a container's quota."""
+    return max(1, min(_affinity(), math.ceil(min(_core_quota(), 2**20))))
+
+
+def _affinity() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
+@contextmanager
+def math_threads(count: int) -> Iterator[None]:
+    """Let torch compute with so many threads for a while."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def inspect_machine(folder: Path = Path()) -> Machine:
     """Look at this machine; `folder` is where runs would be kept."""
-    cores = available_cores()
+    cores = _affinity()
     return Machine(
         processor=_processor(),
         cores=cores,

@@ -5,6 +5,7 @@ import sys
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 _LARGEST = 2**31 - 1
+_OLDER_LIMIT = 32 * 2**20  # what older versions of glibc allow
 
 
 def keep_freed_memory() -> bool:
@@ -19,4 +20,6 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:  # another C library
         return False
-    return bool(mallopt(_M_MMAP_THRESHOLD, _LARGEST // 2) and mallopt(_M_TRIM_THRESHOLD, _LARGEST))
+    is_kept = mallopt(_M_MMAP_THRESHOLD, _LARGEST // 2) or mallopt(_M_MMAP_THRESHOLD, _OLDER_LIMIT)
+    is_trimmed_late = mallopt(_M_TRIM_THRESHOLD, _LARGEST)
+    return bool(is_kept and is_trimmed_late)

@@ -76,9 +76,9 @@ BAD_SETTINGS = {
         {"evaluation": {"final_opponents": ["me"]}}, "unknown opponent 'me'"
     ),
     "minimax without a look": BadSettings(
-        {"evaluation": {"opponents": ["minimax:0"]}}, "a depth from 1 to 12"
+        {"evaluation": {"opponents": ["minimax:0"]}}, "a depth from 1 to 9"
     ),
-    "minimax too deep": BadSettings({"evaluation": {"opponents": ["minimax:13"]}}, "a depth from 1 to 12"),
+    "minimax too deep": BadSettings({"evaluation": {"opponents": ["minimax:13"]}}, "a depth from 1 to 9"),
     "minimax of no depth": BadSettings({"evaluation": {"opponents": ["minimax:x"]}}, "'minimax:x': expected"),
     "perfect elsewhere": BadSettings(
         {"evaluation": {"opponents": ["perfect"]}},

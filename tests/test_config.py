@@ -193,9 +193,16 @@ def test_part_with_the_same_name_or_none_is_laid_over() -> None:
     assert merged(below, {"model": {"hidden": [8]}})["model"] == {"name": "mlp", "hidden": [8], "bias": True}
 
 
-def test_value_and_part_replace_each_other() -> None:
-    assert merged({"model": {"name": "mlp"}}, {"model": "resnet"}) == {"model": "resnet"}
+def test_word_stands_for_the_part_it_names() -> None:
+    assert merged({"model": {"name": "mlp", "hidden": [8]}}, {"model": "resnet"}) == {
+        "model": {"name": "resnet"}
+    }
     assert merged({"model": "resnet"}, {"model": {"name": "mlp"}}) == {"model": {"name": "mlp"}}
+    for order in (
+        [{"model": "resnet"}, {"model": {"blocks": 3}}],
+        [{"model": {"blocks": 3}}, {"model": "resnet"}],
+    ):
+        assert merged(*order) == {"model": {"name": "resnet", "blocks": 3}}
 
 
 def test_merging_changes_none_of_the_layers() -> None:

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from senju.collect.seating import Seating
 from senju.collect.shard import ShardState
 from senju.collect.slots import Rollout
 from senju.config import Part
@@ -29,6 +30,7 @@ class Plan:
     num_shards: int
     games_per_shard: int
     rollout_steps: int
+    seating: Seating = "self_play"
 
 
 class BackendConfig(Part):

@@ -2,6 +2,8 @@
 
 import json
 import math
+import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -55,6 +57,12 @@ def settings_from(config_file: Any, assignments: list[str] | None, **options: An
     layers += [parse_assignment(text) for text in assignments or []]
     given = {key: value for key, value in options.items() if value is not None}
     return merged(*layers, given)
+
+
+def program() -> str:
+    """How this program was called, so that a hint can be typed as it stands."""
+    called = sys.argv[0]
+    return called if called.endswith("senju") and shutil.which("senju") is None else "senju"
 
 
 def percent(share: float, digits: int = 1) -> str:

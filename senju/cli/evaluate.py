@@ -23,7 +23,7 @@ def evaluate(
     games: Annotated[int, typer.Option(help="Games per opponent; even, since colours are swapped.")] = 200,
     seed: SeedOption = 0,
     temperature: Annotated[
-        float, typer.Option(help="0 plays the best move; 1 draws from the policy.", min=0)
+        float, typer.Option(help="Of the agents: 0 plays the best move, 1 draws from the policy.", min=0)
     ] = 0.0,
     opening_plies: Annotated[
         int | None,

@@ -6,18 +6,18 @@ from typing import Annotated
 import numpy as np
 import typer
 from rich.markup import escape
+from rich.text import Text
 
 from senju.cli.console import SeedOption, friendly_errors, out, percent
 from senju.errors import ConfigError, IllegalActionError
 from senju.games import make_game
 from senju.games.game import Game, States
-from senju.games.rows import Rows
+from senju.games.rows import Rows, Stream
 from senju.kernels import is_allowed
 from senju.training.opponents import make_player
 from senju.training.players import Player, Table
 from senju.training.run import Agent, Run
 
-STREAM_PLAY = 32
 HELP = "Type a move's name; hint asks the agent, undo takes back your last move, quit ends."
 
 
@@ -80,8 +80,10 @@ class _Session:
 
     def show(self) -> None:
         out.print()
-        text = self.game.board_text(self.rows.states[0])
-        out.print(text.replace("X", "[bold red]X[/]").replace("O", "[bold yellow]O[/]"), highlight=False)
+        board = Text(self.game.board_text(self.rows.states[0]))
+        board.highlight_words(["X"], "bold red")
+        board.highlight_words(["O"], "bold yellow")
+        out.print(board)
 
     def ask(self) -> int | None:
         """The person's move, or None to end."""
@@ -133,7 +135,9 @@ class _Session:
         out.print(f"The agent would play {moves}; it expects {values[0]:+.2f} for you.", highlight=False)
 
     def reply(self) -> int:
-        table = Table(self.rows.states, self.observations, self.rows.clock, self.rows.seed, STREAM_PLAY)
+        table = Table(
+            self.rows.states, self.observations, self.rows.clock, self.rows.seed, Stream.PERSONS_OPPONENT
+        )
         action = int(self.opponent.choose(table)[0, 0])
         expects = ""
         if self.agent is not None:

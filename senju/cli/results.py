@@ -25,9 +25,9 @@ def match_table(results: Iterable[MatchResult], title: str) -> Table:
 def judgement_text(judgement: Judgement) -> str:
     """What the solver says of the moves."""
     if not judgement.moves:
-        return "No position with 14 stones or more was reached, so no move could be judged."
+        return "No position was reached that can be judged exactly."
     return (
-        f"Perfect moves: {percent(judgement.share)} of {judgement.moves} moves from positions with 14 stones "
-        f"or more kept the best reachable result; {percent(judgement.decisive_share)} of the "
-        f"{judgement.decisive_moves} where some move would not have."
+        f"Perfect moves: {percent(judgement.share)} of the {judgement.moves} that could be judged kept the "
+        f"best reachable result; {percent(judgement.decisive_share)} of the {judgement.decisive_moves} where "
+        "some move would not have."
     )

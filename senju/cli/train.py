@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from senju.cli.console import JsonOption, SetOption, friendly_errors, out, print_json, settings_from
+from senju.cli.console import JsonOption, SetOption, friendly_errors, out, print_json, program, settings_from
 from senju.cli.display import TrainingDisplay
 from senju.cli.results import judgement_text, match_table
 from senju.training.api import prepare, train_run
@@ -80,7 +80,7 @@ def _show_end(run: Run, display: TrainingDisplay, finished: bool) -> None:
     path = escape(str(run.path))
     if not finished:
         out.print(
-            f"\nStopped and saved. Go on with: [bold]senju train --resume {path}[/]",
+            f"\nStopped and saved. Go on with: [bold]{program()} train --resume {path}[/]",
             highlight=False,
             soft_wrap=True,
         )
@@ -98,4 +98,6 @@ def _show_end(run: Run, display: TrainingDisplay, finished: bool) -> None:
         out.print(f"{speed}; {explain(_total_stages(run))}.", highlight=False)
     out.print(f"Strength over time: {path}/strength.svg", highlight=False, soft_wrap=True)
     game = run.config.game["name"]
-    out.print(f"Play against it: [bold]senju play {game} --run {path}[/]", highlight=False, soft_wrap=True)
+    out.print(
+        f"Play against it: [bold]{program()} play {game} --run {path}[/]", highlight=False, soft_wrap=True
+    )

@@ -1,5 +1,6 @@
 """Shards: fixed groups of rows, always stepped and evaluated together."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +46,7 @@ def count_shards(num_games: int, games_per_shard: int) -> int:
         lower = num_games // games_per_shard * games_per_shard
         fits = [str(n) for n in (lower, lower + games_per_shard) if n]
         raise ConfigError(
-            f"num_games={num_games} does not divide into shards of {games_per_shard}; try {' or '.join(fits)}"
+            f"num_games={num_games} does not divide into shards of {games_per_shard}; "
+            f"try {' or '.join(fits)}, or games_per_shard={math.gcd(num_games, games_per_shard)}"
         )
     return num_games // games_per_shard

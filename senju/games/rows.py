@@ -16,6 +16,10 @@ class Stream(IntEnum):
 
     GAME_KEY = 0
     ACTION = 1
+    OPENING = 16
+    FIRST_PLAYER = 17
+    SECOND_PLAYER = 18
+    PERSONS_OPPONENT = 32
 
 
 GAME_KEY, ACTION = int(Stream.GAME_KEY), int(Stream.ACTION)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from senju.config import Part
 from senju.errors import ModelError
+from senju.machine import math_threads
 
 
 class ModelConfig(Part):
@@ -35,7 +36,8 @@ def build_model(
     cls: type[Model], observation_shape: tuple[int, ...], num_actions: int, config: Part, seed: int
 ) -> Model:
     """A model with weights drawn from `seed` alone, checked against the contract."""
-    with torch.random.fork_rng(devices=[]):
+    # one thread: orthogonal initial weights round differently with more
+    with math_threads(1), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # not the GPUs', which fork_rng would not restore
         model = cls(observation_shape, num_actions, config)
     _refuse_unlike_layers(model)

@@ -16,7 +16,7 @@ from senju.training.run import Run, new_model
 from senju.training.run_config import RunConfig, require_device, resolve_config
 from senju.training.trainer import Listener, Trainer
 
-CHANGEABLE_ON_RESUME = ("total_steps", "evaluation", "checkpoint", "threads")
+CHANGEABLE_ON_RESUME = ("total_steps", "evaluation", "checkpoint")
 
 
 def train(
@@ -79,9 +79,8 @@ def prepare(
 
 def _prepare_run(game: str | None, folder: str | os.PathLike[str] | None, settings: Settings) -> Run:
     """A new run's folder, made only after its settings are found good."""
-    config = resolve_config(game, settings)
+    config = _with_good_opponents(resolve_config(game, settings))
     new_model(make_game(**config.game), config)  # a network that does not fit the game is refused here
-    _require_opponents(config)
     return Run.create(Path(folder) if folder else _free_folder(config), config)
 
 
@@ -107,16 +106,27 @@ def _prepare_resume(path: Path, game: str | None, checkpoint: str | None, change
             f"{', '.join(fixed)} cannot change on resume, since the result would be another; "
             f"what can: {', '.join(CHANGEABLE_ON_RESUME)}"
         )
-    config = validated(RunConfig, merged(run.config.model_dump(mode="json"), changes))
-    _require_opponents(config)
+    changed = merged(run.config.model_dump(mode="json"), changes)
+    config = _with_good_opponents(validated(RunConfig, changed))
     if changes:
         run.save_config(config)
     return run
 
 
-def _require_opponents(config: RunConfig) -> None:
-    """Refuse opponents that cannot be played, rather than find out after hours of training."""
+def _with_good_opponents(config: RunConfig) -> RunConfig:
+    """Refuse opponents that cannot be played, rather than find out after hours of training.
+
+    Runs are named by their full paths from here on, so that a resume elsewhere finds them.
+    """
     game, evaluation = make_game(**config.game), config.evaluation
     for description in (*evaluation.opponents, *evaluation.final_opponents):
         require_turns_of_two(game)
         make_player(game, description)
+    found = {
+        kind: tuple(str(Path(name).resolve()) if Path(name).is_dir() else name for name in names)
+        for kind, names in (
+            ("opponents", evaluation.opponents),
+            ("final_opponents", evaluation.final_opponents),
+        )
+    }
+    return config.model_copy(update={"evaluation": evaluation.model_copy(update=found)})

@@ -8,9 +8,12 @@ import contextlib
 import errno
 import hashlib
 import json
+import logging
 import os
+import re
 import shutil
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +24,12 @@ from torch import Tensor
 from senju.errors import CheckpointError
 from senju.version import __version__
 
-FORMAT = 1
+logger = logging.getLogger(__name__)
+
+FORMAT = 1  # later ones keep the seal around the content, so that they are not taken for damage
 TENSORS, STATE = "tensors.safetensors", "state.json"
 _UNFINISHED = ".unfinished-"
+_NAME = re.compile(r"update_\d{9}")
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,7 @@ class CheckpointFolder:
 
     def all(self) -> list[Path]:
         """Finished checkpoints, oldest first."""
-        return sorted(self.path.glob("update_*"))
+        return sorted(path for path in self.path.glob("update_*") if _NAME.fullmatch(path.name))
 
     def latest(self) -> Path:
         """The newest checkpoint."""
@@ -78,8 +84,11 @@ class CheckpointFolder:
             with contextlib.suppress(OSError):
                 shutil.rmtree(unfinished)
             raise CheckpointError(self._explain(error)) from error
-        for old in self.all()[:-keep]:
-            _discard(old)
+        try:
+            for old in self.all()[:-keep]:
+                _discard(old)
+        except OSError as error:
+            logger.warning("an old checkpoint could not be removed: %s", error)
         return final
 
     def remove_unfinished(self) -> None:
@@ -90,10 +99,9 @@ class CheckpointFolder:
     def set_aside_after(self, path: Path) -> None:
         """Rename the checkpoints newer than `path`: going on from it makes another future."""
         for newer in [other for other in self.all() if other > path]:
-            aside = newer.with_name(f"abandoned_{newer.name}")
-            if aside.exists():
-                shutil.rmtree(aside)
-            newer.rename(aside)
+            suffixes = chain([""], (f"_{number}" for number in count(2)))
+            names = (f"abandoned_{newer.name}{suffix}" for suffix in suffixes)
+            newer.rename(next(aside for aside in map(newer.with_name, names) if not aside.exists()))
 
     def _explain(self, error: OSError) -> str:
         what, kept = describe_os_error(error), self.all()

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from senju.errors import ConfigError
 from senju.games.game import ILLEGAL, Game, Oracle, States
-from senju.games.rows import Rows, choose_at_random
+from senju.games.rows import Rows, Stream, choose_at_random
 from senju.training.players import Player, Table
 
 Z95 = 1.959963984540054  # standard normal quantile of a 95 % interval
-STREAM_OPENING, STREAM_SEAT = 16, 17  # beside those of training, so that nothing coincides
+FIRST_PAIR = np.uint32(2**31)  # rows beyond those of training, so that no game coincides with one of it
 
 
 class Interval(NamedTuple):
@@ -128,7 +128,11 @@ def play_match(
 def require_turns_of_two(game: Game) -> None:
     """Refuse a game in which no match can be played."""
     if game.num_seats != 2 or game.num_acting != 1:
-        raise ConfigError(f"matches need two seats that take turns; {game.name} has {game.num_seats} seats")
+        at_once = " at once" if game.num_acting > 1 else ""
+        raise ConfigError(
+            f"matches need two seats that take turns; in {game.name} {game.num_acting} of {game.num_seats} "
+            f"act{at_once}; train it with evaluation.opponents=[]"
+        )
 
 
 class _Match:
@@ -138,7 +142,9 @@ class _Match:
         self, game: Game, players: tuple[Player, Player], num_games: int, seed: int, opening_plies: int
     ) -> None:
         self.game, self.players, self.opening_plies = game, players, opening_plies
-        self.rows = Rows(game, np.arange(num_games, dtype=np.uint32), seed)
+        pairs = np.arange(num_games, dtype=np.uint32) // 2
+        self.rows = Rows(game, FIRST_PAIR + pairs, seed)  # both games of a pair start alike
+        self.rows.clock["row"] = FIRST_PAIR + np.arange(num_games)  # but players draw on their own
         self.first_seat = np.arange(num_games) % 2  # the seat in which the first player sits
         self.running = np.ones(num_games, np.bool_)
         self.totals = np.zeros((num_games, 2))  # rewards of each seat
@@ -156,13 +162,13 @@ class _Match:
         actions = np.zeros((len(rows), 1), np.int32)
         if self.ply < self.opening_plies:
             clock["row"] //= 2  # both games of a pair draw the same opening
-            choose_at_random(observations.legal, clock, self.rows.seed, STREAM_OPENING, actions)
+            choose_at_random(observations.legal, clock, self.rows.seed, Stream.OPENING, actions)
         else:
             sits = observations.seats[:, 0] == self.first_seat[rows]
             for index, mine in enumerate((sits, ~sits)):
                 if mine.any():
                     view = type(observations)(*(array[mine] for array in observations))
-                    stream = STREAM_SEAT + index
+                    stream = (Stream.FIRST_PLAYER, Stream.SECOND_PLAYER)[index]
                     table = Table(states[mine], view, clock[mine], self.rows.seed, stream)
                     actions[mine] = self.players[index].choose(table)
             if self.judge is not None and sits.any():

@@ -182,7 +182,7 @@ def fixed_player(game: Game, description: str) -> Player | None:
     if description == "perfect":
         return PerfectPlayer(game)
     if kind == "minimax":
-        if not detail.isdigit() or not 1 <= int(detail) <= 12:
-            raise ConfigError(f"{description!r}: expected minimax:DEPTH with a depth from 1 to 12")
+        if not detail.isdigit() or not 1 <= int(detail) <= 9:
+            raise ConfigError(f"{description!r}: expected minimax:DEPTH with a depth from 1 to 9")
         return MinimaxPlayer(game, int(detail))
     return None

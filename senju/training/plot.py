@@ -5,8 +5,9 @@ from html import escape
 
 from senju.training.metrics import Record
 
-WIDTH, HEIGHT = 640, 360
-LEFT, RIGHT, TOP, BOTTOM = 56, 130, 24, 44
+WIDTH, HEIGHT = 720, 360
+LEFT, RIGHT, TOP, BOTTOM = 56, 210, 24, 44
+LONGEST_NAME = 22  # characters that fit beside the plot
 COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568")
 Point = tuple[float, float]
 
@@ -52,6 +53,8 @@ def _curve(records: Sequence[Record], last: float, colour: str, index: int) -> l
     upper = [_place(record["steps"], record["interval"][1], last) for record in records]
     lower = [_place(record["steps"], record["interval"][0], last) for record in records]
     name, score = records[-1]["opponent"].rsplit("/", 1)[-1], records[-1]["score"]
+    if len(name) > LONGEST_NAME:
+        name = f"…{name[1 - LONGEST_NAME :]}"
     label = escape(f"{name} {100 * score:.0f} %")
     return [
         f'<polygon points="{_join([*upper, *reversed(lower)])}" fill="{colour}" opacity="0.15"/>',

@@ -5,9 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-import torch
-
-from senju.machine import available_cores
+from senju.machine import available_cores, math_threads
 from senju.memory import keep_freed_memory
 from senju.training.run import Run
 from senju.training.run_config import resolve_config
@@ -29,29 +27,25 @@ class Probe:
 def probe(game: str, updates: int = 3) -> Probe:
     """Train a game for a few updates in a folder that is thrown away."""
     config = resolve_config(game, {"total_steps": 2**40, "evaluation": {"interval": 0}})
-    threads = torch.get_num_threads()
-    torch.set_num_threads(config.threads or available_cores())
     keep_freed_memory()
-    try:
-        with TemporaryDirectory(prefix="senju-probe-") as folder:
-            trainer = Trainer(Run.create(Path(folder) / "run", config))
-            backend, learner = trainer.backend, trainer.learner
-            backend.start(config.plan)
-            backend.publish(learner.weights(), 0)
-            learner.update(backend.collect())  # warm: compiled, allocated
-            backend.take_timings(), learner.take_timings()
-            collecting = learning = 0.0
-            for _ in range(updates):
-                began = perf_counter()
-                rollouts = backend.collect()
-                collected = perf_counter()
-                learner.update(rollouts)
-                collecting += collected - began
-                learning += perf_counter() - collected
-            stages = backend.take_timings() | learner.take_timings()
-            backend.close()
-    finally:
-        torch.set_num_threads(threads)
+    threads = math_threads(config.threads or available_cores())
+    with threads, TemporaryDirectory(prefix="senju-probe-") as folder:
+        trainer = Trainer(Run.create(Path(folder) / "run", config))
+        backend, learner = trainer.backend, trainer.learner
+        backend.start(config.plan)
+        backend.publish(learner.weights(), 0)
+        learner.update(backend.collect())  # warm: compiled, allocated
+        backend.take_timings(), learner.take_timings()
+        collecting = learning = 0.0
+        for _ in range(updates):
+            began = perf_counter()
+            rollouts = backend.collect()
+            collected = perf_counter()
+            learner.update(rollouts)
+            collecting += collected - began
+            learning += perf_counter() - collected
+        stages = backend.take_timings() | learner.take_timings()
+        backend.close()
     decisions = updates * config.decisions_per_update
     return Probe(
         game=config.game["name"],

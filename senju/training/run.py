@@ -1,8 +1,10 @@
 """A run: a folder with the resolved config, checkpoints and metrics, and the agent in it."""
 
+import fcntl
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from senju.collect.rollout import Actor
-from senju.errors import CheckpointError, RunFolderError
+from senju.errors import CheckpointError, NoLegalActionError, RunFolderError
 from senju.games import GAMES, make_game
 from senju.games.game import Game, States
 from senju.kernels import unpack_legal
@@ -39,14 +41,24 @@ class Agent:
         self.game, self.model, self.name = game, model.requires_grad_(False), name
 
     def evaluate(self, states: States) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-        """Probabilities of every action [row, actions] and the mover's values [row]."""
-        observations = self.game.new_observations(len(states))
-        self.game.observe(states, observations)
-        logits, values = Actor(self.game, self.model, len(states)).evaluate(observations.observation)
-        legal = unpack_legal(observations.legal[:, 0], self.game.num_actions)
-        scores = np.where(legal, logits.astype(np.float64), -np.inf)
-        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return odds / odds.sum(axis=1, keepdims=True), values
+        """Probabilities of every action and values, for the seats that act.
+
+        [row, actions] and [row] where seats take turns; with an axis for the seats behind the rows
+        where all act at once.
+        """
+        game, num_rows = self.game, len(states)
+        observations = game.new_observations(num_rows)
+        game.observe(states, observations)
+        legal = unpack_legal(observations.legal, game.num_actions)
+        for row, place in np.argwhere(~legal.any(axis=-1) & (observations.seats >= 0)).tolist():
+            seat = observations.seats[row, place]
+            raise NoLegalActionError(f"{game.name}: row {row}: the game is over, seat {seat} has no action")
+        logits, values = Actor(game, self.model, num_rows).evaluate(observations.observation)
+        scores = np.where(legal, logits.reshape(legal.shape).astype(np.float64), -np.inf)
+        odds = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        shape = (num_rows,) if game.num_acting == 1 else (num_rows, game.num_acting)
+        probabilities = odds / odds.sum(axis=-1, keepdims=True)
+        return probabilities.reshape(*shape, -1), values.reshape(shape)
 
     def player(self, temperature: float = 0.0) -> AgentPlayer:
         """The agent as a player in matches."""
@@ -134,18 +146,34 @@ class Run:
         """The run's network with its initial weights."""
         return new_model(self.game, self.config)
 
-    def load(self, path: Path) -> Checkpoint:
-        """A checkpoint of this run, verified to be of its game and network."""
+    def load(self, path: Path, parts: Sequence[str] = ("game", "model")) -> Checkpoint:
+        """A checkpoint of this run, verified to be of the same game and network, or more parts."""
         checkpoint = load_checkpoint(path)
-        for part in ("game", "model"):
-            saved: dict[str, Any] = checkpoint.state[part]
-            expected: dict[str, Any] = getattr(self.config, part)
+        for part, expected in self.identity(parts).items():
+            saved = checkpoint.state[part]
             if saved != expected:
                 raise CheckpointError(
                     f"{path} is of the {part} {_show(saved)}, the run is of {_show(expected)}; "
                     f"{other_checkpoints(path)}"
                 )
         return checkpoint
+
+    def identity(self, parts: Sequence[str]) -> dict[str, Any]:
+        """The settings of some parts, as a checkpoint keeps them."""
+        settings = self.config.model_dump(mode="json")
+        return {part: settings[part] for part in parts}
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from training this run meanwhile; the lock dies with the process."""
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise RunFolderError(f"{self.path} is being trained by another process") from None
+        finally:
+            os.close(folder)
 
     def require_game(self, name: str) -> None:
         """Refuse to play another game with this run's agent."""
@@ -165,6 +193,10 @@ def new_model(game: Game, config: RunConfig) -> Model:
     )
 
 
-def _show(part: dict[str, Any]) -> str:
+def _show(part: Any) -> str:
+    if not isinstance(part, dict):
+        return repr(part)
     options = ", ".join(f"{key}={value}" for key, value in part.items() if key != "name")
+    if "name" not in part:
+        return options
     return f"{part['name']!r}" + (f" ({options})" if options else "")

@@ -1,5 +1,6 @@
 """The settings of a whole run: all parts together, and whether they fit each other."""
 
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ from senju.collect.shard import count_shards
 from senju.config import Part, Settings, merged, read_yaml, validated
 from senju.errors import ConfigError
 from senju.games import GAMES, make_game
+from senju.machine import available_cores
 from senju.models import MODELS
 from senju.registry import Registry
 
@@ -29,6 +31,12 @@ def _resolver(registry: Registry[Any]) -> AfterValidator:
 
     return AfterValidator(resolve)
 
+
+DEFAULT_PARTS: Settings = {
+    "model": {"name": "mlp"},
+    "algorithm": {"name": "ppo"},
+    "backend": {"name": "serial"},
+}
 
 GamePart = Annotated[Settings, _resolver(GAMES)]
 ModelPart = Annotated[Settings, _resolver(MODELS)]
@@ -76,9 +84,9 @@ class RunConfig(Part):
     """Everything that decides what a run computes, and how it is watched."""
 
     game: GamePart = Field(description="The game and its settings.")
-    model: ModelPart = Field({"name": "mlp"}, description="The network and its settings.")
-    algorithm: AlgorithmPart = Field({"name": "ppo"}, description="The learner and its settings.")
-    backend: BackendPart = Field({"name": "serial"}, description="Where games are played.")
+    model: ModelPart = Field(DEFAULT_PARTS["model"], description="The network and its settings.")
+    algorithm: AlgorithmPart = Field(DEFAULT_PARTS["algorithm"], description="The learner and its settings.")
+    backend: BackendPart = Field(DEFAULT_PARTS["backend"], description="Where games are played.")
     collect: CollectConfig = CollectConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
@@ -89,7 +97,7 @@ class RunConfig(Part):
     device: str = Field("cpu", description="Where the learner computes: cpu, cuda, cuda:1, …")
     threads: int = Field(0, ge=0, le=1024, description="Math threads of the learner; 0 takes all cores.")
 
-    @property
+    @cached_property
     def decisions_per_update(self) -> int:
         """How many places to decide there are in one batch of rollouts."""
         acting = make_game(**self.game).num_acting
@@ -111,14 +119,15 @@ class RunConfig(Part):
             num_shards=count_shards(collect.num_games, collect.games_per_shard),
             games_per_shard=collect.games_per_shard,
             rollout_steps=collect.rollout_steps,
+            seating=collect.seating,
         )
 
     @model_validator(mode="after")
     def _minibatches_divide(self) -> "RunConfig":
         size, batch = self.algorithm.get("minibatch_size"), self.decisions_per_update
         if size is not None and batch % size:
-            smaller = max(n for n in range(1, min(size, batch) + 1) if batch % n == 0)
-            larger = min(n for n in range(min(size, batch), batch + 1) if batch % n == 0)
+            smaller = next(n for n in range(min(size, batch), 0, -1) if batch % n == 0)
+            larger = next(n for n in range(min(size, batch), batch + 1) if batch % n == 0)
             fits = " or ".join(str(n) for n in sorted({smaller, larger}))
             raise ConfigError(
                 f"algorithm.minibatch_size={size} does not divide the batch of {batch} decisions "
@@ -138,23 +147,15 @@ def require_device(device: str) -> None:
 
 def resolve_config(game: str | None = None, *layers: Settings) -> RunConfig:
     """The settings of a run: defaults, then the game's preset, then the given layers in order."""
-    given = merged(*map(_spelled_out, layers), {"game": {"name": game}} if game else {})
-    name = given["game"].get("name") if isinstance(given.get("game"), dict) else None
+    given = merged({"game": {}}, *layers, {"game": game} if game else {})
+    name = given["game"].get("name") if isinstance(given["game"], dict) else None
     if name is None:
         raise ConfigError(f"no game given; known are {', '.join(GAMES.names())}")
     GAMES.get(str(name))
-    config = validated(RunConfig, merged(preset(str(name)), given))
+    config = validated(RunConfig, merged(DEFAULT_PARTS, preset(str(name)), given))
     require_device(config.device)
-    return config
-
-
-def _spelled_out(layer: Settings) -> Settings:
-    """Settings in which `model: resnet` stands as `model: {name: resnet}`."""
-    named = ("game", "model", "algorithm", "backend")
-    return {
-        key: {"name": value} if key in named and isinstance(value, str) else value
-        for key, value in layer.items()
-    }
+    # resolved, since rounding may depend on it: a resume must not take another machine's cores
+    return config.model_copy(update={"threads": config.threads or available_cores()})
 
 
 def preset(game: str) -> Settings:

@@ -1,6 +1,7 @@
 """The trainer: collect, learn, publish; measure and save at intervals."""
 
 import logging
+from contextlib import closing
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -15,7 +16,7 @@ from senju.backends import BACKENDS
 from senju.collect.shard import ShardState
 from senju.collect.slots import Rollout
 from senju.games.rows import CLOCK
-from senju.machine import available_cores
+from senju.machine import available_cores, math_threads
 from senju.memory import keep_freed_memory
 from senju.timing import StageClock
 from senju.training.checkpoint import Checkpoint
@@ -23,10 +24,13 @@ from senju.training.evaluation import MatchResult, play_match
 from senju.training.interrupt import StopRequest
 from senju.training.metrics import MetricsWriter
 from senju.training.opponents import make_player
+from senju.training.players import Player
 from senju.training.plot import strength_svg
 from senju.training.run import Run
 
 logger = logging.getLogger(__name__)
+
+DECIDING_PARTS = ("game", "model", "algorithm", "collect", "seed")  # equal on resume, or it is another run
 
 
 @dataclass(frozen=True)
@@ -76,49 +80,44 @@ class Trainer:
         backend = self.config.backend
         self.backend = BACKENDS.get(backend["name"])(BACKENDS.configure(backend))
         self._checkpoint = checkpoint
+        self._players: dict[str, Player] = {}
 
     def train(self, stop: StopRequest | None = None, max_updates: int | None = None) -> bool:
         """Train until done, or until asked to stop; return whether the run is finished.
 
-        `max_updates` bounds the updates of this call. However it ends, what was learned is saved.
+        `max_updates` bounds the updates of this call. Stopping saves what was learned; an error leaves
+        the last checkpoint as it was.
         """
         stop = stop or StopRequest()
-        threads = torch.get_num_threads()
-        torch.set_num_threads(self.config.threads or available_cores())
         keep_freed_memory()
-        try:
-            with self._clock.stage("start"):
-                self.backend.start(self.config.plan)
-                self._resume()
-            writer = MetricsWriter(self.run.path, after_update=self.update)
+        with self.run.locked(), math_threads(self.config.threads or available_cores()):
             try:
-                return self._loop(stop, writer, max_updates)
+                with self._clock.stage("start"):
+                    self._players = self._make_players()
+                    self.backend.start(self.config.plan)
+                    self._resume()
+                with closing(MetricsWriter(self.run.path, after_update=self.update)) as writer:
+                    return self._loop(stop, writer, max_updates)
             finally:
-                writer.close()
-        finally:
-            self.backend.close()
-            torch.set_num_threads(threads)
+                self.backend.close()
 
     def _loop(self, stop: StopRequest, writer: MetricsWriter, max_updates: int | None) -> bool:
-        config = self.config
-        last = (
-            self.total_updates if max_updates is None else min(self.update + max_updates, self.total_updates)
-        )
+        last = self.total_updates
+        if max_updates is not None:
+            last = min(self.update + max_updates, last)
         self.listener.on_start(self.run, self.update)
         self._began, self._first = monotonic(), self.update
-        saved = self.update
+        saved = self.update if self.run.checkpoints.all() else None
+        self._evaluate(writer, stop)  # what an earlier stop cut short
         while self.update < last and not stop.is_set:
             self._one_update(writer)
-            is_last = self.update == self.total_updates
-            interval = config.evaluation.interval
-            if is_last or (interval and self.update % interval == 0):
-                self._evaluate(writer, is_last, stop)
-            if self.update % config.checkpoint.interval == 0:
+            if self.update % self.config.checkpoint.interval == 0 or self.update == self.total_updates:
                 self._save()
                 saved = self.update
+            self._evaluate(writer, stop)
         if saved != self.update:
             self._save()
-        return self.update >= self.total_updates
+        return self.update >= self.total_updates and not self._opponents_due()
 
     def _one_update(self, writer: MetricsWriter) -> None:
         rollouts = self.backend.collect()
@@ -161,25 +160,37 @@ class Trainer:
             stages=dict(self._stages),
         )
 
-    def _evaluate(self, writer: MetricsWriter, is_last: bool, stop: StopRequest) -> None:
-        """Play each opponent; its random numbers are its own, so that training does not notice."""
-        settings, game = self.config.evaluation, self.run.game
-        opponents = settings.opponents + (settings.final_opponents if is_last else ())
+    def _make_players(self) -> dict[str, Player]:
+        """All opponents by description, made once: a run that trains on elsewhere stays the same here."""
+        settings = self.config.evaluation
+        names = dict.fromkeys((*settings.opponents, *settings.final_opponents))
+        return {name: make_player(self.run.game, name) for name in names}
+
+    def _opponents_due(self) -> list[str]:
+        """Who is to be played after this update and has not been yet."""
+        settings, is_last = self.config.evaluation, self.update >= self.total_updates
+        is_due = is_last or (settings.interval and self.update % settings.interval == 0)
+        if not self.update or not is_due:
+            return []
+        wanted = settings.opponents + (settings.final_opponents if is_last else ())
+        played = {record["opponent"] for record in self.run.evaluations if record["update"] == self.update}
+        return [name for name in wanted if self._players[name].name not in played]
+
+    def _evaluate(self, writer: MetricsWriter, stop: StopRequest) -> None:
+        """Play the opponents that are due; random numbers of its own keep training from noticing."""
+        due = self._opponents_due()
+        if not due:
+            return
         with self._clock.stage("match"):
-            agent = self.run.agent_from(self.learner.state().tensors, self.update)
-            for description in opponents:
+            player = self.run.agent_from(self.learner.state().tensors, self.update).player()
+            for name in due:
                 if stop.is_set:
                     break
-                result = play_match(
-                    game,
-                    agent.player(),
-                    make_player(game, description),
-                    settings.games,
-                    seed=self.config.seed,
-                )
+                games, seed = self.config.evaluation.games, self.config.seed
+                result = play_match(self.run.game, player, self._players[name], games, seed)
                 record = {"kind": "evaluation", "update": self.update, **result.as_dict()}
                 record["steps"] = self.update * self.config.decisions_per_update
-                writer.write(record, {f"strength/{description}": result.score})
+                writer.write(record, {f"strength/{name}": result.score})
                 self.listener.on_evaluation(self.update, result)
             self.run.write("strength.svg", strength_svg(self.run.evaluations))
 
@@ -193,9 +204,8 @@ class Trainer:
             content: dict[str, Any] = {
                 "update": self.update,
                 "seconds": self.seconds + monotonic() - self._began,
-                "game": self.config.game,
-                "model": self.config.model,
                 "learner": state.numbers,
+                **self.run.identity(DECIDING_PARTS),
             }
             keep = self.config.checkpoint.keep
             path = self.run.checkpoints.save(self.update, Checkpoint(tensors, content), keep)
@@ -207,7 +217,7 @@ class Trainer:
         if self._checkpoint or self.run.checkpoints.all():
             folder = self.run.checkpoints
             path = folder.named(self._checkpoint) if self._checkpoint else folder.latest()
-            self._restore(self.run.load(path))
+            self._restore(self.run.load(path, DECIDING_PARTS))
             folder.set_aside_after(path)
             logger.info("resumed from %s", path.name)
         self.backend.publish(self.learner.weights(), self.learner.version)

@@ -54,7 +54,7 @@ def test_match_that_is_over_in_its_opening_has_no_move_to_judge(
     options = ("--against", "perfect", "--games", 2, "--opening-plies", 42)
     result = invoke("evaluate", connect_four_run.path, *options)
     assert result.exit_code == 0
-    assert "no move could be judged" in result.stdout
+    assert "can be judged exactly" in result.stdout
     (record,) = json.loads(invoke("evaluate", connect_four_run.path, "--json", *options).stdout)
     assert record["judgement"]["share"] is None
 
@@ -85,7 +85,7 @@ def test_older_checkpoint_can_be_measured(invoke: Invoke, tic_tac_toe_run: Run) 
         (["--games", "3"], 2, "games=3: expected an even number, since colours are swapped in pairs"),
         (["--games", "0"], 2, "games=0: expected an even number"),
         (["--against", "randm"], 2, "unknown opponent 'randm'"),
-        (["--against", "minimax:0"], 2, "expected minimax:DEPTH with a depth from 1 to 12"),
+        (["--against", "minimax:0"], 2, "expected minimax:DEPTH with a depth from 1 to 9"),
         (["--against", "minimax:x"], 2, "'minimax:x'"),
         (["--against", "perfect"], 2, "nobody knows tic_tac_toe perfectly"),
         (["--against", "."], 1, ". is not a run"),

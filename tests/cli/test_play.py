@@ -109,7 +109,7 @@ def test_fixed_player_has_no_hints(invoke: Invoke) -> None:
     [
         (["chess"], 2, "unknown game 'chess'"),
         (["tic_tac_toe", "--against", "perfect"], 2, "nobody knows tic_tac_toe perfectly"),
-        (["tic_tac_toe", "--against", "minimax:0"], 2, "a depth from 1 to 12"),
+        (["tic_tac_toe", "--against", "minimax:0"], 2, "a depth from 1 to 9"),
         (["tic_tac_toe", "--against", "nobody"], 2, "unknown opponent 'nobody'"),
         (["tic_tac_toe", "--run", "a", "--against", "random"], 2, "give --run or --against, not both"),
         (["tic_tac_toe", "--run", "nothing"], 1, "nothing is not a run"),

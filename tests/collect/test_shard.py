@@ -23,7 +23,11 @@ def test_games_divide_into_shards(num_games: int, games_per_shard: int, num_shar
 
 @pytest.mark.parametrize(
     ("num_games", "games_per_shard", "advice"),
-    [(10, 4, "try 8 or 12$"), (65, 64, "try 64 or 128$"), (3, 8, "try 8$")],
+    [
+        (10, 4, "try 8 or 12, or games_per_shard=2$"),
+        (65, 64, "try 64 or 128, or games_per_shard=1$"),
+        (64, 256, "try 256, or games_per_shard=64$"),
+    ],
 )
 def test_games_that_do_not_divide_are_refused_with_numbers_that_would(
     num_games: int, games_per_shard: int, advice: str

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from senju.config import Part
 from senju.errors import ConfigError, ModelError
 from senju.games import make_game
+from senju.machine import math_threads
 from senju.models import MODELS, Model, build_model
 from senju.models.mlp import Mlp, MlpConfig
 from senju.models.model import ModelConfig
@@ -236,3 +237,13 @@ def test_hidden_widths_are_the_layers_widths() -> None:
 def test_settings_are_fixed() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         MlpConfig().hidden = (1,)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", ["mlp", "resnet"])
+def test_initial_weights_do_not_depend_on_the_number_of_threads(name: str) -> None:
+    blocks = []
+    for threads in (1, 2):
+        with math_threads(threads):
+            model = build_model(MODELS.get(name), (2, 6, 7), 7, MODELS.configure({"name": name}), 5)
+        blocks.append(WeightBlock(model).read().tobytes())
+    assert blocks[0] == blocks[1]

@@ -134,25 +134,26 @@ def test_resume_from_an_unknown_checkpoint_changes_nothing(train_small: Train) -
         {"collect": {"num_games": 64}},
         {"device": "cpu"},
         {"seed": 1, "threads": 2},
+        {"threads": 2},
     ],
 )
 def test_setting_that_decides_the_result_cannot_change_on_resume(
     train_small: Train, changes: Settings
 ) -> None:
     run = train_small()
-    with pytest.raises(ConfigError, match=f"{min(changes)} cannot change on resume.*what can: total_steps"):
+    with pytest.raises(ConfigError, match=r"cannot change on resume.*what can: total_steps"):
         senju.train(resume=run.path, **changes)
     assert Run(run.path).config == run.config
 
 
 def test_settings_that_watch_a_run_can_change_on_resume(train_small: Train) -> None:
     run = train_small(updates=2)
-    changes = {"evaluation": {"opponents": ["minimax:1"]}, "checkpoint": {"keep": 7}, "threads": 2}
+    changes = {"evaluation": {"opponents": ["minimax:1"]}, "checkpoint": {"keep": 7}}
     senju.train(resume=run.path, total_steps=3 * 256, **changes)
     config = Run(run.path).config
     assert config.evaluation.opponents == ("minimax:1",)
     assert config.evaluation.games == 4
-    assert (config.checkpoint.keep, config.threads, config.total_steps) == (7, 2, 768)
+    assert (config.checkpoint.keep, config.total_steps) == (7, 768)
     assert run.evaluations[-1]["opponent"] == "minimax:1"
 
 

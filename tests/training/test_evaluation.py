@@ -14,6 +14,7 @@ from senju.games.connect_four import STATE
 from senju.games.connect_four_solver import Solver
 from senju.games.game import Game, States
 from senju.training.evaluation import (
+    FIRST_PAIR,
     Judgement,
     MatchResult,
     MoveJudge,
@@ -103,8 +104,10 @@ def game(request: pytest.FixtureRequest) -> Game:
 def test_each_player_moves_first_in_exactly_half_of_the_games(game: Game) -> None:
     one, other = Recorder("one"), Recorder("other")
     play_match(game, one, other, 10, opening_plies=0)
-    assert sorted(row for row, ply in one.shown if ply == 0) == [0, 2, 4, 6, 8]
-    assert sorted(row for row, ply in other.shown if ply == 0) == [1, 3, 5, 7, 9]
+    assert sorted(row for row, ply in one.shown if ply == 0) == [FIRST_PAIR + row for row in (0, 2, 4, 6, 8)]
+    assert sorted(row for row, ply in other.shown if ply == 0) == [
+        FIRST_PAIR + row for row in (1, 3, 5, 7, 9)
+    ]
 
 
 def test_players_keep_their_seats_through_a_game(game: Game) -> None:
@@ -127,8 +130,9 @@ def test_both_games_of_a_pair_begin_with_the_same_opening(game: Game, opening_pl
         for (row, ply), (_, position) in player.shown.items()
         if ply == opening_plies
     }
-    assert sorted(first_shown) == list(range(20))
-    assert all(first_shown[row] == first_shown[row + 1] for row in range(0, 20, 2))
+    rows = sorted(first_shown)
+    assert rows == [FIRST_PAIR + game for game in range(20)]
+    assert all(first_shown[row] == first_shown[row + 1] for row in rows[::2])
     assert len(set(first_shown.values())) > 1
     assert min(ply for player in (one, other) for _, ply in player.shown) == opening_plies
 
@@ -207,7 +211,9 @@ def test_games_that_cannot_be_paired_are_refused(num_games: int) -> None:
 def test_game_of_more_than_two_seats_is_refused() -> None:
     game = make_game("tic_tac_toe")
     game.num_seats = 3
-    with pytest.raises(ConfigError, match="matches need two seats that take turns; tic_tac_toe has 3 seats"):
+    with pytest.raises(
+        ConfigError, match="two seats that take turns; in tic_tac_toe 1 of 3 act; train it with"
+    ):
         play_match(game, RandomPlayer(), RandomPlayer(), 2)
 
 

@@ -226,7 +226,7 @@ def test_very_cold_agent_plays_its_best_move(tic_tac_toe_run: Run) -> None:
 
 
 def test_players_by_description(connect_four: Game) -> None:
-    names = ["random", "minimax:3", "minimax:12", "perfect"]
+    names = ["random", "minimax:3", "minimax:9", "perfect"]
     for name in names:
         player = fixed_player(connect_four, name)
         assert player is not None
@@ -239,7 +239,7 @@ def test_players_by_description(connect_four: Game) -> None:
 )
 def test_minimax_without_a_sensible_depth_is_refused(connect_four: Game, description: str) -> None:
     with pytest.raises(
-        ConfigError, match=f"'{description}': expected minimax:DEPTH with a depth from 1 to 12"
+        ConfigError, match=f"'{description}': expected minimax:DEPTH with a depth from 1 to 9"
     ):
         fixed_player(connect_four, description)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from senju.errors import CheckpointError, ConfigError, RunFolderError
+from senju.errors import CheckpointError, ConfigError, NoLegalActionError, RunFolderError
 from senju.games.rows import Rows
 from senju.kernels import unpack_legal
 from senju.training.run import Run
@@ -89,3 +89,11 @@ def test_file_of_a_run_is_replaced_whole_or_not_at_all(train_small: Train) -> No
     with pytest.raises(RunFolderError, match=r"cannot write .*checkpoints: Is a directory"):
         run.write("checkpoints", "an agent\n")
     assert not [path for path in run.path.iterdir() if path.name.startswith(".")]
+
+
+def test_agent_refuses_to_judge_a_finished_game(train_small: Train) -> None:
+    run = train_small()
+    states = run.game.new_games(2)
+    states["is_over"][1] = True
+    with pytest.raises(NoLegalActionError, match="tic_tac_toe: row 1: the game is over"):
+        run.agent.evaluate(states)

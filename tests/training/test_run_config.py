@@ -7,6 +7,7 @@ import pytest
 from senju.config import Settings, merged, read_yaml
 from senju.errors import ConfigError
 from senju.games import GAMES, make_game
+from senju.machine import available_cores
 from senju.training.opponents import make_player
 from senju.training.run_config import dump_config, load_config, preset, resolve_config
 
@@ -47,10 +48,21 @@ def test_name_of_a_game_that_is_no_word_is_unknown() -> None:
         resolve_config(None, {"game": {"name": 5}})
 
 
-def test_part_without_a_name_is_answered_with_the_known_ones() -> None:
+def test_part_without_a_name_is_the_default_one() -> None:
     bare = "senju.games.tic_tac_toe:TicTacToe"  # has no preset, hence no name below
+    assert resolve_config(bare, {"model": {"hidden": [8]}}).model == {"name": "mlp", "hidden": [8]}
+
+
+def test_saved_part_without_a_name_is_answered_with_the_known_ones(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("game: {name: tic_tac_toe}\nmodel: {hidden: [8]}\n")
     with pytest.raises(ConfigError, match="model: no name given; known are mlp, resnet"):
-        resolve_config(bare, {"model": {"hidden": [8]}})
+        load_config(file)
+
+
+def test_number_of_threads_is_resolved_so_that_a_resume_elsewhere_rounds_alike() -> None:
+    assert resolve_config("connect_four").threads == available_cores()
+    assert resolve_config("connect_four", {"threads": 3}).threads == 3
 
 
 @pytest.mark.parametrize("game", sorted(GAMES.names()))

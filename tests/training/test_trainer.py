@@ -1,6 +1,7 @@
 """Training: the same bits for one seed, however often it is stopped, killed or watched."""
 
 import json
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,14 @@ from typing import Any
 import pytest
 
 import senju
-from senju.config import Settings
+from senju.config import Settings, merged
+from senju.errors import CheckpointError, RunFolderError
 from senju.training.evaluation import MatchResult
+from senju.training.interrupt import StopRequest
 from senju.training.metrics import read_metrics
 from senju.training.run import Run
-from senju.training.trainer import Listener, Progress
+from senju.training.run_config import resolve_config
+from senju.training.trainer import Listener, Progress, Trainer
 from tests.conftest import Options, Start, Train, WaitUntil
 
 MODELS: dict[str, Settings] = {
@@ -155,12 +159,17 @@ def test_older_checkpoint_can_be_resumed_and_newer_ones_are_set_aside(train_smal
     assert updates_in(again) == [1, 2, 3, 4, 5, 6]
 
 
-def test_what_was_set_aside_twice_is_kept_once(train_small: Train) -> None:
+def test_what_was_set_aside_twice_is_kept_twice(train_small: Train) -> None:
     run = train_small(updates=2, checkpoint={"interval": 1})
     for _ in range(2):
         senju.train(resume=run.path, from_checkpoint="update_000000001")
     names = sorted(path.name for path in (run.path / "checkpoints").iterdir())
-    assert names == ["abandoned_update_000000002", "update_000000001", "update_000000002"]
+    assert names == [
+        "abandoned_update_000000002",
+        "abandoned_update_000000002_2",
+        "update_000000001",
+        "update_000000002",
+    ]
 
 
 def test_damaged_newest_checkpoint_is_refused_and_the_one_named_instead_works(train_small: Train) -> None:
@@ -232,12 +241,12 @@ def test_listener_is_told_everything_in_order(train_small: Train) -> None:
         "start 0",
         "update 1",
         "update 2",
-        "evaluation 2 random 4",
         "update_000000002",
+        "evaluation 2 random 4",
         "update 3",
+        "update_000000003",
         "evaluation 3 random 4",
         "evaluation 3 minimax:1 4",
-        "update_000000003",
     ]
 
 
@@ -269,3 +278,67 @@ def test_seconds_go_on_counting_after_a_resume(train_small: Train) -> None:
     seconds = [record["seconds"] for record in senju.train(resume=run.path).metrics]
     assert seconds[2] >= before
     assert seconds == sorted(seconds)
+
+
+class StopsAtEvaluation(Listener):
+    """Asks to stop as soon as the first opponent of an update was played."""
+
+    def __init__(self, stop: StopRequest) -> None:
+        self.stop = stop
+
+    def on_evaluation(self, update: int, result: MatchResult) -> None:
+        self.stop.signal = signal.SIGINT
+
+
+def test_evaluation_cut_short_is_made_up_for_on_resume(tmp_path: Path, small: Settings) -> None:
+    opponents = ["random", "minimax:1", "minimax:2"]
+    settings = merged(small, {"evaluation": {"opponents": opponents}, "total_steps": 256})
+    run = Run.create(tmp_path / "run", resolve_config("tic_tac_toe", settings))
+    stop = StopRequest()
+    assert not Trainer(run, StopsAtEvaluation(stop)).train(stop)
+    assert [record["opponent"] for record in run.evaluations] == ["random"]
+    assert Trainer(run).train()
+    assert [record["opponent"] for record in run.evaluations] == opponents
+    assert Trainer(run).train()
+    assert len(run.evaluations) == 3
+
+
+def test_opponent_whose_run_vanishes_while_training_is_played_all_the_same(
+    train_small: Train, tmp_path: Path
+) -> None:
+    other = train_small("other")
+
+    class RemovesOther(Listener):
+        def on_update(self, progress: Progress) -> None:
+            shutil.rmtree(other.path, ignore_errors=True)
+
+    evaluation = {"interval": 1, "opponents": [str(other.path)]}
+    run = train_small("one", updates=2, evaluation=evaluation, listener=RemovesOther())
+    assert [record["update"] for record in run.evaluations] == [1, 2]
+
+
+def test_run_that_is_being_trained_cannot_be_trained_twice(train_small: Train) -> None:
+    run = train_small()
+    with run.locked(), pytest.raises(RunFolderError, match="is being trained by another process"):
+        senju.train(resume=run.path)
+    senju.train(resume=run.path)
+
+
+def test_stop_before_the_first_update_saves_a_run_that_can_be_resumed(
+    tmp_path: Path, small: Settings
+) -> None:
+    run = Run.create(tmp_path / "run", resolve_config("tic_tac_toe", merged(small, {"total_steps": 512})))
+    stop = StopRequest()
+    stop.signal = signal.SIGINT
+    assert not Trainer(run).train(stop)
+    assert [path.name for path in run.checkpoints.all()] == ["update_000000000"]
+    assert Trainer(run).train()
+    assert updates_in(run) == [1, 2]
+
+
+def test_edited_config_that_would_make_another_run_is_refused(train_small: Train) -> None:
+    run = train_small()
+    text = (run.path / "config.yaml").read_text()
+    (run.path / "config.yaml").write_text(text.replace("rollout_steps: 8", "rollout_steps: 16"))
+    with pytest.raises(CheckpointError, match=r"is of the collect .*rollout_steps=8.*the run is of .*=16"):
+        senju.train(resume=run.path)
