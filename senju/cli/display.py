@@ -128,11 +128,11 @@ class TrainingDisplay(trainer.Listener):
 def _time_table(progress: trainer.Progress) -> Table:
     table = Table(box=None, padding=(0, 2))
     table.add_column("where the time goes", header_style="bold")
-    table.add_column(f"{progress.steps_per_second:,.0f} steps/s", justify="right")
+    table.add_column("", justify="right")
+    table.add_column(f"{progress.steps_per_second:,.0f} steps/s", min_width=20)
     for name, share in share_of_groups(progress.stages).items():
-        bar = "█" * round(20 * share)
-        table.add_row(f"{name}", f"{percent(share, 0)} [green]{bar:<20}[/]")
-    table.add_row(f"[dim]{explain(progress.stages)}[/]", "")
+        table.add_row(name, percent(share, 0), f"[green]{'█' * round(20 * share)}[/]")
+    table.add_row(f"[dim]{explain(progress.stages)}[/]")
     return table
 
 
