@@ -136,7 +136,7 @@ class _Session:
 
     def reply(self) -> int:
         table = Table(
-            self.rows.states, self.observations, self.rows.clock, self.rows.seed, Stream.PERSONS_OPPONENT
+            self.rows.states, self.observations, self.rows.clock, self.rows.seed, int(Stream.PERSONS_OPPONENT)
         )
         action = int(self.opponent.choose(table)[0, 0])
         expects = ""

@@ -162,13 +162,13 @@ class _Match:
         actions = np.zeros((len(rows), 1), np.int32)
         if self.ply < self.opening_plies:
             clock["row"] //= 2  # both games of a pair draw the same opening
-            choose_at_random(observations.legal, clock, self.rows.seed, Stream.OPENING, actions)
+            choose_at_random(observations.legal, clock, self.rows.seed, int(Stream.OPENING), actions)
         else:
             sits = observations.seats[:, 0] == self.first_seat[rows]
             for index, mine in enumerate((sits, ~sits)):
                 if mine.any():
                     view = type(observations)(*(array[mine] for array in observations))
-                    stream = (Stream.FIRST_PLAYER, Stream.SECOND_PLAYER)[index]
+                    stream = int((Stream.FIRST_PLAYER, Stream.SECOND_PLAYER)[index])
                     table = Table(states[mine], view, clock[mine], self.rows.seed, stream)
                     actions[mine] = self.players[index].choose(table)
             if self.judge is not None and sits.any():
