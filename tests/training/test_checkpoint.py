@@ -119,27 +119,19 @@ def test_half_written_folder_is_removed_by_a_resume(train_small: Train) -> None:
     assert [path.name for path in (run.path / "checkpoints").iterdir() if path.name.startswith(".")] == []
 
 
-def test_every_flipped_bit_of_the_tensors_is_noticed(folder: CheckpointFolder) -> None:
-    file = folder.latest() / TENSORS
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [(TENSORS, r"tensors\.safetensors is not what was written"), (STATE, r"is damaged: state\.json")],
+)
+def test_every_flipped_bit_is_noticed(folder: CheckpointFolder, name: str, message: str) -> None:
+    file = folder.latest() / name
     original = file.read_bytes()
     for place in range(len(original)):
         for bit in range(8):
             damaged = bytearray(original)
             damaged[place] ^= 1 << bit
             file.write_bytes(damaged)
-            with pytest.raises(CheckpointError, match=r"tensors\.safetensors is not what was written"):
-                load_checkpoint(file.parent)
-
-
-def test_every_flipped_bit_of_the_state_is_noticed(folder: CheckpointFolder) -> None:
-    file = folder.latest() / STATE
-    original = file.read_bytes()
-    for place in range(len(original)):
-        for bit in range(8):
-            damaged = bytearray(original)
-            damaged[place] ^= 1 << bit
-            file.write_bytes(damaged)
-            with pytest.raises(CheckpointError, match=r"is damaged: state\.json"):
+            with pytest.raises(CheckpointError, match=message):
                 load_checkpoint(file.parent)
 
 
