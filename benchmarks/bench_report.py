@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from senju.machine import available_cores, processor_name
+
 BENCHMARKS = Path(__file__).resolve().parent
 REPOSITORY = BENCHMARKS.parent
 PEERS_FOLDER = REPOSITORY / ".venvs" / "peers"
@@ -73,29 +75,12 @@ def commit() -> str:
     return f"{name}+changes" if changed else name
 
 
-def cpu_model() -> str:
-    """The processor as the system names it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or "unknown"
-
-
-def num_usable_cores() -> int:
-    """The cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def machine() -> Json:
     """The processor, its cores, and how busy they are now."""
     return {
-        "cpu": cpu_model(),
+        "cpu": processor_name(),
         "cores": os.cpu_count(),
-        "usable_cores": num_usable_cores(),
+        "usable_cores": available_cores(),
         "architecture": platform.machine(),
         "system": platform.system(),
         "load_average": [round(load, 2) for load in os.getloadavg()],

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 import bench_report as report
 
+from senju.machine import available_cores
+
 PEERS = Path(__file__).parent / "peers"
 STAGES = ("collecting", "learning", "end_to_end")
 
@@ -133,7 +135,7 @@ def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5, help="fresh processes per candidate")
-    parser.add_argument("--threads", type=int, default=report.num_usable_cores(), help="all cores")
+    parser.add_argument("--threads", type=int, default=available_cores(), help="all cores")
     settings = parser.parse_args()
     facts = report.run_facts(["torch", "numba", "numpy"])
     answers = measure_all(settings.repeats, settings.threads)

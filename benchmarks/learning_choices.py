@@ -23,6 +23,7 @@ from senju.backends.backend import Plan
 from senju.backends.serial import Serial
 from senju.collect.slots import Rollout
 from senju.kernels import pack_legal
+from senju.machine import available_cores
 from senju.memory import keep_freed_memory
 from senju.models import MODELS, build_model
 
@@ -121,7 +122,7 @@ def main() -> None:
     settings = parser.parse_args()
     facts = report.run_facts(["torch", "numba", "numpy"])
     rollouts = collect()
-    cores = report.num_usable_cores()
+    cores = available_cores()
     rates = measure(choices_before(cores), rollouts, settings.repeats)
     keep_freed_memory()
     rates |= measure(choices_after(cores), rollouts, settings.repeats)

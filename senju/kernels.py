@@ -42,7 +42,8 @@ def kernel_cache_folder() -> Path:
     return root / f"kernels-{key}{checked}"
 
 
-def _usable_cache_folder() -> str | None:
+def usable_cache_folder() -> str | None:
+    """That folder, made if need be; None, with a warning, where it cannot be written."""
     folder = kernel_cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -54,7 +55,7 @@ def _usable_cache_folder() -> str | None:
     return str(folder)
 
 
-_CACHE_FOLDER = _usable_cache_folder()
+_CACHE_FOLDER = usable_cache_folder()
 
 
 def compiled(function: F) -> F:

@@ -57,7 +57,7 @@ def inspect_machine(folder: Path = Path()) -> Machine:
     """Look at this machine; `folder` is where runs would be kept."""
     cores = _affinity()
     return Machine(
-        processor=_processor(),
+        processor=processor_name(),
         cores=cores,
         core_limit=min(float(cores), _core_quota()),
         memory_bytes=min(psutil.virtual_memory().available, _memory_left_in_container()),
@@ -74,7 +74,8 @@ def _busy_cores(seconds: float = 0.2) -> float:
     return psutil.cpu_percent(seconds) / 100 * (psutil.cpu_count() or 1)
 
 
-def _processor() -> str:
+def processor_name() -> str:
+    """The processor as the system names it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,16 +1,14 @@
 """`senju doctor`: what this machine offers, and what would limit a run on it."""
 
-import os
 from dataclasses import asdict
 from importlib.metadata import version
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from senju.cli.console import JsonOption, err, friendly_errors, out, print_json
-from senju.kernels import kernel_cache_folder
+from senju.kernels import kernel_cache_folder, usable_cache_folder
 from senju.machine import Machine, inspect_machine
 from senju.training.probe import Probe, probe
 
@@ -67,7 +65,7 @@ def limits(machine: Machine, tried: Probe) -> list[str]:
         findings.append(f"The disk has only {_size(machine.disk_free_bytes)} free for checkpoints.")
     if not machine.gpus:
         findings.append("No GPU is seen: the learner computes on the CPU; small models suit it.")
-    if not _can_be_written(kernel_cache_folder()):
+    if usable_cache_folder() is None:
         findings.append(
             "Compiled code cannot be kept on disk; set SENJU_CACHE to a folder that can be written."
         )
@@ -99,11 +97,3 @@ def _table(machine: Machine, tried: Probe, versions: dict[str, str]) -> Table:
 
 def _size(num_bytes: int) -> str:
     return f"{num_bytes / GIB:.1f} GiB" if num_bytes >= GIB else f"{num_bytes / 2**20:.0f} MiB"
-
-
-def _can_be_written(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(folder, os.W_OK)
