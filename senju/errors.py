@@ -39,3 +39,11 @@ class CheckpointError(SenjuError, RuntimeError):
 
 class RunFolderError(SenjuError, RuntimeError):
     """A run folder exists already, is not one, or cannot be written."""
+
+
+class WorkerError(SenjuError, RuntimeError):
+    """Workers failed in a way that cannot be healed; says which, where, and how to reproduce it."""
+
+
+class ControlError(SenjuError, RuntimeError):
+    """A running run cannot be reached from here, or refuses what it is asked."""

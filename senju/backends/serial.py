@@ -1,9 +1,16 @@
 """The serial backend: all shards in this process, one after another. It is the oracle."""
 
-from senju.backends.backend import Backend, Plan
+import threading
+from collections.abc import Collection
+from time import monotonic
+
+import psutil
+
+from senju.backends.backend import Activity, Backend, BackendStatus, Event, Plan, WorkerStatus
 from senju.collect.rollout import RolloutPlayer
 from senju.collect.shard import Shard, ShardState
 from senju.collect.slots import Rollout, Slot, new_slot
+from senju.errors import ConfigError
 from senju.games import make_game
 from senju.models import MODELS, build_model
 from senju.models.weights import WeightBlock, Weights
@@ -11,7 +18,7 @@ from senju.timing import StageClock
 
 
 class Serial(Backend):
-    """Plays every shard here."""
+    """Plays every shard here, as its one worker."""
 
     def start(self, plan: Plan) -> None:
         """Build the game, the acting copy of the model, the shards and their slots."""
@@ -29,19 +36,51 @@ class Serial(Backend):
         self._clock = StageClock()
         self._player = RolloutPlayer(game, model, plan.games_per_shard, self._clock)
         indices = range(plan.num_shards)
-        self._shards = [Shard(game, index, plan.games_per_shard, plan.seed) for index in indices]
+        self._shards = [
+            Shard(game, index, plan.games_per_shard, plan.seed, plan.max_game_length) for index in indices
+        ]
         self._slots: list[Slot] = [new_slot(game, plan.rollout_steps, plan.games_per_shard) for _ in indices]
+        self._first = [shard.rows.clock.copy() for shard in self._shards]  # of the rollout collected last
+        self._next, self._turn = 0, 0  # the shard to play next, and how often all were played
+        self._can_play = threading.Event()
+        self._can_play.set()
+        self._activities: list[Activity] = []
+        self._began, self._busy, self._playing = monotonic(), 0.0, False
 
     def publish(self, weights: Weights, version: int) -> None:
         """Copy the weights into the acting model."""
         self._weights.write(weights)
         self._version = version
 
-    def collect(self) -> list[Rollout]:
+    def collect(self, timeout: float | None = None) -> list[Rollout]:
         """Play one rollout of each shard in turn."""
-        for shard, slot in zip(self._shards, self._slots, strict=True):
+        deadline = None if timeout is None else monotonic() + timeout
+        rollouts: list[Rollout] = []
+        while self._next < len(self._shards) and self._may_play(deadline):
+            rollouts.append(self._play(self._next))
+            self._next += 1
+        if self._next == len(self._shards):
+            self._next, self._turn = 0, self._turn + 1
+        return rollouts
+
+    def _may_play(self, deadline: float | None) -> bool:
+        if deadline is None:
+            return self._can_play.wait()
+        left = deadline - monotonic()
+        return left > 0 and self._can_play.wait(left)
+
+    def _play(self, index: int) -> Rollout:
+        shard, slot, began = self._shards[index], self._slots[index], monotonic()
+        self._first[index][:] = shard.rows.clock
+        self._playing = True
+        try:
             self._player.play(shard, slot)
-        return [Rollout(index, self._version, slot) for index, slot in enumerate(self._slots)]
+        finally:
+            self._playing = False
+        ended = monotonic()
+        self._busy += ended - began
+        self._activities.append(Activity(0, index, self._turn, began, ended))
+        return Rollout(index, self._version, slot, self._first[index])
 
     def snapshot(self) -> list[ShardState]:
         """Copies of the shards' states."""
@@ -51,10 +90,73 @@ class Serial(Backend):
         """Set every shard back."""
         for shard, state in zip(self._shards, states, strict=True):
             shard.restore(state)
+        self._next = 0
+
+    def pause(self, workers: Collection[int] | None = None) -> None:
+        """Begin no other rollout until resumed (by another thread)."""
+        if workers is None or 0 in workers:
+            self._can_play.clear()
+
+    def resume(self, workers: Collection[int] | None = None) -> None:
+        """Play on."""
+        if workers is None or 0 in workers:
+            self._can_play.set()
+
+    def reset(self, workers: Collection[int] | None = None) -> None:
+        """Nothing to do: there is no worker to replace."""
+
+    def resize(self, num_workers: int) -> None:
+        """Refused, but for 1: this process is the only worker there is."""
+        if num_workers != 1:
+            raise ConfigError(
+                f"num_workers={num_workers}: the serial backend is one worker; "
+                "resume the run with --workers to give it processes"
+            )
+
+    def status(self) -> BackendStatus:
+        """The one worker, and its slots."""
+        memory = psutil.Process().memory_info().rss
+        is_paused = not self._can_play.is_set()
+        state = "playing" if self._playing else "paused" if is_paused else "waiting"
+        rollouts = self._turn * len(self._shards) + self._next
+        worker = WorkerStatus(
+            index=0,
+            state=state,
+            pid=None,
+            shard=self._next if self._playing else None,
+            rollouts=rollouts,
+            restarts=0,
+            busy_share=self._busy / max(monotonic() - self._began, 1e-9),
+            memory_bytes=0,
+        )
+        playing = int(self._playing)
+        return BackendStatus(
+            backend="serial",
+            wanted_workers=1,
+            workers=(worker,),
+            slots_ready=0,
+            slots_playing=playing,
+            slots_held=len(self._slots) - playing,
+            slots_free=0,
+            version=self._version,
+            restarts=0,
+            set_aside=(),
+            shared_bytes=0,
+            memory_bytes=memory,
+        )
 
     def take_timings(self) -> dict[str, float]:
         """Seconds per stage since the last call."""
         return self._clock.take()
+
+    def take_activities(self) -> list[Activity]:
+        """The rollouts played since the last call."""
+        taken, self._activities = self._activities, []
+        return taken
+
+    def take_events(self) -> list[Event]:
+        """Nothing happens here that does not raise."""
+        return []
 
     def close(self) -> None:
         """Nothing to stop: everything here belongs to this process."""

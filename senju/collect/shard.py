@@ -21,10 +21,11 @@ class ShardState(NamedTuple):
 class Shard:
     """Rows `index * num_rows` and on. Being one batch, they are the unit of determinism."""
 
-    def __init__(self, game: Game, index: int, num_rows: int, seed: int) -> None:
+    def __init__(self, game: Game, index: int, num_rows: int, seed: int, max_game_length: int = 0) -> None:
         self.index = index
         first = index * num_rows
-        self.rows = Rows(game, np.arange(first, first + num_rows, dtype=np.uint32), seed)
+        row_ids = np.arange(first, first + num_rows, dtype=np.uint32)
+        self.rows = Rows(game, row_ids, seed, max_game_length)
 
     def snapshot(self) -> ShardState:
         """A copy of the shard's state."""

@@ -47,6 +47,7 @@ class Rollout(NamedTuple):
     shard: int
     version: int
     data: Slot
+    clock: NDArray[np.void]  # [row], each row's id, game and step when it began
 
 
 def new_slot(game: Game, num_steps: int, num_rows: int) -> Slot:

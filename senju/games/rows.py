@@ -77,11 +77,13 @@ class Rows:
     """A fixed group of rows of one game, with each row's id, game number and step.
 
     Chance depends on (seed, row id, game number, step) alone: not on the number of rows, nor on
-    which rows stand beside each other. `states` and `clock` are the whole state.
+    which rows stand beside each other. `states` and `clock` are the whole state. Games that reach
+    `max_length` steps are truncated there; 0 leaves them to the rules.
     """
 
-    def __init__(self, game: Game, row_ids: NDArray[np.uint32], seed: int) -> None:
+    def __init__(self, game: Game, row_ids: NDArray[np.uint32], seed: int, max_length: int = 0) -> None:
         self.game = game
+        self.max_length = max_length
         self.seed = np.uint64(seed)
         self.states = game.new_states(len(row_ids))
         self.clock = np.zeros(len(row_ids), CLOCK)
@@ -100,6 +102,9 @@ class Rows:
     def step(self, actions: NDArray[np.int32], out: Outcomes) -> None:
         """Apply one action per acting seat; rows that end keep their last position."""
         self.game.step(self.states, actions, out)
+        if self.max_length:
+            is_long = ~out.terminated & (self.clock["step"] + 1 >= self.max_length)
+            np.logical_or(out.truncated, is_long, out=out.truncated)
 
     def advance(self, outcomes: Outcomes) -> NDArray[np.int64]:
         """Count the step, start a new game in each row that ended, and return those rows."""

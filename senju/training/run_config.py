@@ -3,7 +3,7 @@
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 import yaml
@@ -53,6 +53,15 @@ class CollectConfig(Part):
     )
     rollout_steps: int = Field(64, ge=1, le=2**16, description="Steps of every game per update.")
     seating: Seating = Field("self_play", description="Who sits where.")
+    mode: Literal["sync", "async"] = Field(
+        "sync", description="Whether games wait for the learner (repeatable) or go on while it learns."
+    )
+    max_lag: int = Field(
+        1, ge=1, le=64, description="In async mode: how many versions old the weights that act may be."
+    )
+    max_game_length: int = Field(
+        0, ge=0, le=2**31, description="Steps after which a game is cut (truncated); 0: never."
+    )
 
     @model_validator(mode="after")
     def _divides(self) -> "CollectConfig":
@@ -120,6 +129,8 @@ class RunConfig(Part):
             games_per_shard=collect.games_per_shard,
             rollout_steps=collect.rollout_steps,
             seating=collect.seating,
+            max_lag=collect.max_lag if collect.mode == "async" else 0,
+            max_game_length=collect.max_game_length,
         )
 
     @model_validator(mode="after")

@@ -21,6 +21,7 @@ from senju.backends.serial import Serial
 from senju.collect.slots import Rollout, Slot
 from senju.errors import ConfigError, ModelError
 from senju.games import make_game
+from senju.games.rows import CLOCK
 from senju.models import MODELS, Model, build_model
 from senju.models.mlp import Mlp, MlpConfig
 from tests.collect.toy_games import Bandit, GeneralSumRace, Nim
@@ -89,7 +90,7 @@ def choices(rewards: Sequence[float], actions: Sequence[int] | None = None) -> l
         truncated=np.zeros((1, count), np.bool_),
         bootstrap=np.zeros(shape, np.float32),
     )
-    return [Rollout(0, 0, slot)]
+    return [Rollout(0, 0, slot, np.zeros(slot.seats.shape[1], CLOCK))]
 
 
 def chooser(total_updates: int = 10, **settings: Any) -> PPO:
@@ -276,7 +277,8 @@ def test_each_decision_is_seen_once_per_epoch_in_a_new_order() -> None:
 def test_rollouts_of_all_shards_are_learned_from() -> None:
     learner = chooser(epochs=1, minibatch_size=4)
     whole = choices(np.linspace(0.0, 1.0, 12).tolist())[0].data
-    shards = [Rollout(i, 0, Slot(*(array[:, 4 * i : 4 * i + 4] for array in whole))) for i in range(3)]
+    clock = np.zeros(4, CLOCK)
+    shards = [Rollout(i, 0, Slot(*(array[:, 4 * i : 4 * i + 4] for array in whole)), clock) for i in range(3)]
     with decisions_seen(learner) as batches:
         learner.update(shards)
     assert sorted(chain(*batches)) == list(range(12))
@@ -364,7 +366,7 @@ def test_decisions_of_unknown_outcome_are_left_out() -> None:
     assert set(chain(*batches)) == {0, 1, 2, 5}
 
     kept = [0, 1, 2, 5]
-    rest = Rollout(0, 0, Slot(*(array[:, kept] for array in rollout.data)))
+    rest = Rollout(0, 0, Slot(*(array[:, kept] for array in rollout.data)), rollout.clock[kept])
     assert without.update([rest]) == metrics
     assert learner.weights().tobytes() == without.weights().tobytes()
 
