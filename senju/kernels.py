@@ -94,6 +94,17 @@ def popcount(typing_context: Any, word: Any) -> Any:
     return numba.types.uint64(numba.types.uint64), generate
 
 
+@intrinsic  # type: ignore[untyped-decorator]  # numba has no types
+def memory_fence(typing_context: Any) -> Any:
+    """Everything written before is seen by other processes before anything written after."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return numba.types.void(), generate
+
+
 # Philox 4x32-10: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011, section 3.3.
 _MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL_0, _WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)

@@ -14,6 +14,7 @@ import torch
 
 CGROUP = Path("/sys/fs/cgroup")
 SHARED_MEMORY = Path("/dev/shm")
+SYSTEM = Path("/proc")
 
 
 @dataclass(frozen=True)
@@ -60,13 +61,27 @@ def inspect_machine(folder: Path = Path()) -> Machine:
         processor=processor_name(),
         cores=cores,
         core_limit=min(float(cores), _core_quota()),
-        memory_bytes=min(psutil.virtual_memory().available, _memory_left_in_container()),
+        memory_bytes=memory_available(),
         shared_memory_bytes=shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else None,
         disk_free_bytes=shutil.disk_usage(folder).free,
         torch_threads=torch.get_num_threads(),
         busy_cores=_busy_cores(),
         gpus=tuple(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())),
     )
+
+
+def memory_available() -> int:
+    """Bytes that can still be had: the least of what is free and what a container allows."""
+    return int(min(psutil.virtual_memory().available, _memory_left_in_container()))
+
+
+def count_memory_kills() -> int:
+    """How many processes the kernel has killed for lack of memory, since it started counting."""
+    try:
+        lines = (SYSTEM / "vmstat").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
 
 def _busy_cores(seconds: float = 0.2) -> float:

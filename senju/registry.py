@@ -43,6 +43,18 @@ class Registry(Generic[T]):
             self._classes[name] = cls
         return cls
 
+    def importable_name(self, name: str) -> str:
+        """The name by which another process finds the class, which did not see it registered."""
+        if name in self._paths or ":" in name:
+            return name
+        cls = self.get(name)
+        if "." in cls.__qualname__:
+            raise ConfigError(
+                f"{self.kind} {name!r} is {cls.__qualname__}, which other processes cannot import; "
+                "define the class at the top of a module"
+            )
+        return f"{cls.__module__}:{cls.__qualname__}"
+
     def configure(self, settings: Mapping[str, Any]) -> Part:
         """The part's own settings, checked by the class they name."""
         options = {key: value for key, value in settings.items() if key != "name"}

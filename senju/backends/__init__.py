@@ -6,5 +6,9 @@ from senju.registry import Registry
 BACKENDS: Registry[Backend] = Registry(
     "backend",
     Backend,  # type: ignore[type-abstract]  # the registry only asks whether classes derive from it
-    {"serial": "senju.backends.serial:Serial"},
+    {
+        "serial": "senju.backends.serial:Serial",
+        "threads": "senju.backends.threads:Threads",
+        "processes": "senju.backends.processes:Processes",
+    },
 )

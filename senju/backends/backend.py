@@ -35,6 +35,7 @@ class Plan:
     max_lag: int = 0  # rollouts a shard may be ahead of the learner; 0 is the `sync` mode
     max_game_length: int = 0  # steps after which a game is cut; 0: never
     folder: str | None = None  # where what a person must see is written, like a failing shard
+    sockets: tuple[str, ...] = ()  # files that workers remove should this process be killed
 
 
 class Activity(NamedTuple):

@@ -8,12 +8,14 @@ from numpy.typing import NDArray
 
 from senju.collect.exploration import sample_actions
 from senju.collect.shard import Shard
-from senju.collect.slots import Slot
+from senju.collect.slots import Slot, new_slot
 from senju.games.game import Game
 from senju.games.rows import ACTION
 from senju.kernels import compiled
 from senju.models.model import Model
 from senju.timing import StageClock
+
+STAGES = ("observe", "evaluate", "choose", "step", "restart")  # of every step of a shard
 
 
 class Actor:
@@ -108,3 +110,15 @@ class RolloutPlayer:
         _, values = self.actor.evaluate(self._after.observation)
         _spread_values(values, self._after.seats, chosen, self.game.is_zero_sum, bootstrap)
         self.clock.lap("evaluate")
+
+
+def warm_up(game: Game, model: Model) -> None:
+    """Compile, or load from the cache, every kernel that collecting needs; workers then find it all."""
+    game.warm_up()
+    player = RolloutPlayer(game, model, 1, StageClock())
+    shard = Shard(game, 0, 1, 0)
+    slot = new_slot(game, 1, 1)
+    player.play(shard, slot)
+    everything = np.ones(1, np.bool_)
+    shard.rows.advance(slot.outcomes_at(0)._replace(truncated=everything))
+    player._value_positions(shard, everything, slot.bootstrap[0])

@@ -1,6 +1,6 @@
 """Slots: the arrays that one rollout is written to."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,18 +50,25 @@ class Rollout(NamedTuple):
     clock: NDArray[np.void]  # [row], each row's id, game and step when it began
 
 
-def new_slot(game: Game, num_steps: int, num_rows: int) -> Slot:
+class Allocate(Protocol):
+    """Gives zeroed arrays: NumPy's own, or places in shared memory."""
+
+    def __call__(self, shape: tuple[int, ...] | int, dtype: Any, /) -> NDArray[Any]:
+        """An array of that shape and dtype."""
+
+
+def new_slot(game: Game, num_steps: int, num_rows: int, allocate: Allocate = np.zeros) -> Slot:
     """Zeroed arrays for one rollout."""
     decisions = (num_steps, num_rows, game.num_acting)
     return Slot(
-        observation=np.zeros((*decisions, *game.observation_shape), game.observation_dtype),
-        legal=np.zeros((*decisions, legal_words(game.num_actions)), np.uint64),
-        seats=np.zeros(decisions, np.int8),
-        actions=np.zeros(decisions, np.int32),
-        log_probs=np.zeros(decisions, np.float32),
-        values=np.zeros(decisions, np.float32),
-        rewards=np.zeros((num_steps, num_rows, game.num_seats), np.float32),
-        terminated=np.zeros((num_steps, num_rows), np.bool_),
-        truncated=np.zeros((num_steps, num_rows), np.bool_),
-        bootstrap=np.zeros((num_steps, num_rows, game.num_seats), np.float32),
+        observation=allocate((*decisions, *game.observation_shape), game.observation_dtype),
+        legal=allocate((*decisions, legal_words(game.num_actions)), np.uint64),
+        seats=allocate(decisions, np.int8),
+        actions=allocate(decisions, np.int32),
+        log_probs=allocate(decisions, np.float32),
+        values=allocate(decisions, np.float32),
+        rewards=allocate((num_steps, num_rows, game.num_seats), np.float32),
+        terminated=allocate((num_steps, num_rows), np.bool_),
+        truncated=allocate((num_steps, num_rows), np.bool_),
+        bootstrap=allocate((num_steps, num_rows, game.num_seats), np.float32),
     )

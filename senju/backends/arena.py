@@ -1,0 +1,166 @@
+"""The arena: every array that workers and the learner share, laid out in one block of memory.
+
+Its layout follows from the plan alone, so that a worker finds everything without being told.
+"""
+
+import math
+import mmap
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from senju.backends.backend import Plan
+from senju.backends.shared_weights import SharedWeights
+from senju.collect.rollout import STAGES
+from senju.collect.shard import ShardState
+from senju.collect.slots import Slot, new_slot
+from senju.errors import ConfigError
+from senju.games.game import Game
+from senju.games.rows import CLOCK
+from senju.machine import SHARED_MEMORY, memory_available
+
+_ALIGNMENT = 64  # a cache line: workers must not write to each other's
+
+BEAT, FIRST_STAGE = 0, 1  # what a worker writes to its board: a counter, then seconds of each stage
+BOARD_SIZE = -(-(FIRST_STAGE + len(STAGES)) // 8) * 8  # whole cache lines of float64
+
+
+class _Counter:
+    """Allocates nothing, and counts what an arena will need."""
+
+    def __init__(self) -> None:
+        self.num_bytes = 0
+
+    def __call__(self, shape: tuple[int, ...] | int, dtype: Any, /) -> NDArray[Any]:
+        array = np.broadcast_to(np.zeros((), dtype), shape)
+        self.num_bytes += _aligned(array.nbytes)
+        return array
+
+
+class _Carver:
+    """Cuts arrays from a block, one after another."""
+
+    def __init__(self, block: mmap.mmap | NDArray[np.uint8]) -> None:
+        self._block, self._offset = block, 0
+
+    def __call__(self, shape: tuple[int, ...] | int, dtype: Any, /) -> NDArray[Any]:
+        array = np.ndarray(shape, np.dtype(dtype), self._block, self._offset)
+        self._offset += _aligned(array.nbytes)
+        return array
+
+
+def _aligned(num_bytes: int) -> int:
+    return -(-num_bytes // _ALIGNMENT) * _ALIGNMENT
+
+
+class Arena:
+    """Slots, shard states, weights and the workers' boards, as views of one block.
+
+    A shard has `depth` slots and one state more: turn t is written to slot t % depth, from the state
+    at t % (depth + 1) to the one after it. So the state a rollout began with outlives the rollout, and
+    whoever plays it again finds it untouched.
+    """
+
+    def __init__(
+        self, plan: Plan, game: Game, weight_bytes: int, block: mmap.mmap | NDArray[np.uint8] | None
+    ) -> None:
+        allocate = _Carver(block) if block is not None else _Counter()
+        self.depth = plan.max_lag + 1
+        rows = plan.games_per_shard
+        self.weights = SharedWeights(weight_bytes, allocate)
+        self.boards: NDArray[np.float64] = allocate((plan.num_shards, BOARD_SIZE), np.float64)
+        self._states = [
+            [
+                ShardState(allocate(rows, game.state_dtype), allocate(rows, CLOCK))
+                for _ in range(self.depth + 1)
+            ]
+            for _ in range(plan.num_shards)
+        ]
+        self._slots = [
+            [new_slot(game, plan.rollout_steps, rows, allocate) for _ in range(self.depth)]
+            for _ in range(plan.num_shards)
+        ]
+        self.num_bytes = allocate.num_bytes if isinstance(allocate, _Counter) else 0
+
+    def slot(self, shard: int, turn: int) -> Slot:
+        """Where that rollout is written to."""
+        return self._slots[shard][turn % self.depth]
+
+    def state(self, shard: int, turn: int) -> ShardState:
+        """The shard's state before that rollout."""
+        return self._states[shard][turn % (self.depth + 1)]
+
+
+def arena_bytes(plan: Plan, game: Game, weight_bytes: int) -> int:
+    """How large the arena of a plan is."""
+    return Arena(plan, game, weight_bytes, None).num_bytes
+
+
+def open_anonymous(num_bytes: int) -> int:
+    """A file descriptor of so much shared memory that has no name, so that nothing can be left behind.
+
+    Linux gives memory that belongs to no file system, which a container's small /dev/shm does not
+    limit. Elsewhere a file is unlinked as soon as it is open.
+    """
+    require_memory(num_bytes)
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("senju")
+        os.ftruncate(descriptor, num_bytes)
+        return descriptor
+    return _open_unlinked(num_bytes, _roomiest_folder())
+
+
+def require_memory(num_bytes: int) -> None:
+    """Refuse what this machine, or the container's limit, has no room for."""
+    available = memory_available()
+    if num_bytes > available:
+        raise ConfigError(
+            f"the rollouts need {_mebibytes(num_bytes)} MiB of shared memory and {_mebibytes(available)} MiB "
+            "are free; collect with fewer num_games, a smaller rollout_steps or a smaller max_lag, or give "
+            "the container more memory"
+        )
+
+
+def _roomiest_folder() -> Path:
+    folders = [folder for folder in (SHARED_MEMORY, Path(tempfile.gettempdir())) if folder.is_dir()]
+    return folders[0]
+
+
+def _open_unlinked(num_bytes: int, folder: Path) -> int:
+    """A file without a name in `folder`, with its room reserved."""
+    room = os.statvfs(folder)
+    if num_bytes > room.f_bavail * room.f_frsize:
+        raise ConfigError(
+            f"the rollouts need {_mebibytes(num_bytes)} MiB of shared memory and {folder} has "
+            f"{_mebibytes(room.f_bavail * room.f_frsize)} MiB; in a container raise it with "
+            f"--shm-size={_mebibytes(2 * num_bytes)}m, or collect with fewer num_games or rollout_steps"
+        )
+    descriptor, name = tempfile.mkstemp(prefix="senju-", dir=folder)
+    try:
+        os.unlink(name)
+        os.ftruncate(descriptor, num_bytes)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(descriptor, 0, num_bytes)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def map_shared(descriptor: int, num_bytes: int) -> mmap.mmap:
+    """The memory behind a descriptor; zeroed when it is new."""
+    return mmap.mmap(descriptor, num_bytes, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+def _mebibytes(num_bytes: int) -> int:
+    return math.ceil(num_bytes / 2**20)
+
+
+def seconds_per_stage(board: NDArray[np.float64]) -> Iterator[tuple[str, float]]:
+    """What a worker's board says of where its time went."""
+    return zip(STAGES, board[FIRST_STAGE : FIRST_STAGE + len(STAGES)].tolist(), strict=True)

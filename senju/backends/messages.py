@@ -1,0 +1,95 @@
+"""What the supervisor and a worker say to each other: indices and times, never data.
+
+Each message is small enough to be written whole by one call, so that a worker that is stopped or
+killed never leaves half a message behind.
+"""
+
+import json
+import struct
+from enum import IntEnum
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+from senju.backends.schedule import Task
+
+_LONGEST_TEXT = 8_000  # a traceback's end says more than its beginning
+
+
+class Kind(IntEnum):
+    """The first byte of a message."""
+
+    PLAY = 1
+    STOP = 2
+    READY = 3
+    DONE = 4
+    FAILED = 5
+
+
+_PLAY = struct.Struct("<Bqqq")
+_DONE = struct.Struct("<Bqqqqdd")
+
+
+class Done(NamedTuple):
+    """A rollout lies in its slot."""
+
+    task: Task
+    version: int
+    began: float
+    ended: float
+
+
+class Failed(NamedTuple):
+    """Something was raised, while playing a task or (None) while getting ready."""
+
+    task: Task | None
+    error: str  # the class's name
+    text: str
+    traceback: str
+    is_senju_error: bool
+
+
+class Ready(NamedTuple):
+    """The worker waits for its first task."""
+
+
+class Stop(NamedTuple):
+    """The worker is to end."""
+
+
+Message = Task | Done | Failed | Ready | Stop
+
+
+def send(connection: "Connection[Any, Any]", message: Message) -> None:
+    """Write one message."""
+    connection.send_bytes(_encode(message))
+
+
+def receive(connection: "Connection[Any, Any]") -> Message:
+    """Read one message; EOFError where the other side is gone."""
+    return _decode(connection.recv_bytes())
+
+
+def _encode(message: Message) -> bytes:
+    if isinstance(message, Task):
+        return _PLAY.pack(Kind.PLAY, *message)
+    if isinstance(message, Done):
+        return _DONE.pack(Kind.DONE, *message.task, *message[1:])
+    if isinstance(message, Failed):
+        fields = message._replace(
+            text=message.text[-_LONGEST_TEXT:], traceback=message.traceback[-_LONGEST_TEXT:]
+        )
+        return bytes([Kind.FAILED]) + json.dumps(fields).encode()
+    return bytes([Kind.READY if isinstance(message, Ready) else Kind.STOP])
+
+
+def _decode(data: bytes) -> Message:
+    kind = Kind(data[0])
+    if kind == Kind.PLAY:
+        return Task(*_PLAY.unpack(data)[1:])
+    if kind == Kind.DONE:
+        _, ticket, shard, turn, version, began, ended = _DONE.unpack(data)
+        return Done(Task(ticket, shard, turn), version, began, ended)
+    if kind == Kind.FAILED:
+        task, *rest = json.loads(data[1:])
+        return Failed(Task(*task) if task else None, *rest)
+    return Ready() if kind == Kind.READY else Stop()

@@ -1,0 +1,296 @@
+"""What the parallel backends share: an arena of slots, a schedule, and a supervisor with its workers."""
+
+import dataclasses
+import logging
+import os
+from abc import abstractmethod
+from collections.abc import Collection
+from pathlib import Path
+from time import monotonic
+from typing import ClassVar, Literal
+
+import numpy as np
+import psutil
+from pydantic import Field
+
+from senju.backends.arena import FIRST_STAGE, Arena
+from senju.backends.backend import Activity, Backend, BackendStatus, Event, Plan, WorkerStatus
+from senju.backends.member import Hand, State
+from senju.backends.reproduction import Reproduction
+from senju.backends.schedule import Schedule, Task
+from senju.backends.script import refuse_unguarded
+from senju.backends.supervisor import Patience, Supervisor
+from senju.backends.worker import new_acting_model
+from senju.collect.rollout import STAGES, warm_up
+from senju.collect.shard import Shard, ShardState
+from senju.collect.slots import Rollout
+from senju.config import Part
+from senju.errors import ConfigError, ModelError, WorkerError
+from senju.games import make_game
+from senju.games.game import Game
+from senju.machine import available_cores
+from senju.models.weights import WeightBlock, Weights
+
+logger = logging.getLogger(__name__)
+
+
+class PoolConfig(Part):
+    """Settings of the backends `threads` and `processes`."""
+
+    num_workers: int = Field(0, ge=0, le=4096, description="Workers that play; 0: one for each core.")
+    worker_timeout: float = Field(
+        60.0, gt=0, description="Seconds without a sign of life after which a worker counts as hung."
+    )
+    start_timeout: float = Field(120.0, gt=0, description="Seconds that a worker may take to get ready.")
+    shard_attempts: int = Field(
+        3, ge=1, le=1000, description="Times that one rollout may fail before its shard is set aside."
+    )
+    failing_shard: Literal["set_aside", "stop"] = Field(
+        "set_aside", description="Whether training goes on without a shard that fails, or stops."
+    )
+    reset_interval: int = Field(
+        0, ge=0, description="Rollouts after which a worker is replaced by a fresh one; 0: never."
+    )
+
+
+class Pool(Backend):
+    """Workers that play from and into one arena. Subclasses say what a worker is."""
+
+    Config: ClassVar[type[Part]] = PoolConfig
+    name: ClassVar[str]
+
+    def start(self, plan: Plan) -> None:
+        """Lay out the arena, start the workers, and wait until they are ready."""
+        refuse_unguarded()
+        config = self.config
+        assert isinstance(config, PoolConfig)
+        self._plan = plan
+        self._is_closed = False
+        game, model = make_game(**plan.game), new_acting_model(plan)
+        warm_up(game, model)
+        block = WeightBlock(model)
+        self._arena, self._shared_bytes = self._open_arena(game, block.num_bytes)
+        self.publish(block.read(), version=0)
+        self._arena.weights.read(block.read())  # compiled here, so that workers find it in the cache
+        self._lay_out_shards(game)
+        self._waited = 0.0
+        self._taken_seconds = np.zeros_like(self._arena.boards)
+        patience = Patience(
+            config.worker_timeout, config.start_timeout, config.shard_attempts, config.reset_interval
+        )
+        self._supervisor = Supervisor(
+            Schedule(plan.num_shards, self._arena.depth),
+            self._arena.boards,
+            patience,
+            self._hire,
+            self._hire_here,
+            self._describe,
+            self._set_aside,
+        )
+        try:
+            self._supervisor.start(self._how_many(config.num_workers or available_cores()))
+        except BaseException:
+            self.close()
+            raise
+
+    @abstractmethod
+    def _open_arena(self, game: Game, weight_bytes: int) -> tuple[Arena, int]:
+        """The shared arrays, and how many bytes of shared memory they take."""
+
+    @abstractmethod
+    def _hire(self, index: int) -> Hand:
+        """Start a worker."""
+
+    @abstractmethod
+    def _hire_here(self, index: int) -> Hand:
+        """Start a worker in this process, where no other can be had."""
+
+    def _affordable(self, wanted: int) -> int:
+        """How many workers this machine has room for, at least 1."""
+        return wanted
+
+    def _lay_out_shards(self, game: Game) -> None:
+        plan = self._plan
+        for index in range(plan.num_shards):
+            shard = Shard(game, index, plan.games_per_shard, plan.seed, plan.max_game_length)
+            self._write_state(index, 0, ShardState(shard.rows.states, shard.rows.clock))
+
+    def _write_state(self, shard: int, turn: int, state: ShardState) -> None:
+        place = self._arena.state(shard, turn)
+        place.states[:], place.clock[:] = state.states, state.clock
+
+    def _how_many(self, wanted: int) -> int:
+        """As many workers as asked for, or fewer, and then it says so."""
+        useful = min(wanted, self._plan.num_shards)
+        if useful < wanted and (not isinstance(self.config, PoolConfig) or self.config.num_workers):
+            logger.warning(
+                "%d of %d workers are started: there are no more shards; smaller games_per_shard gives more",
+                useful,
+                wanted,
+            )
+        affordable = max(1, self._affordable(useful))
+        if affordable < useful:
+            logger.warning("%d of %d workers are started: there is no memory for more", affordable, useful)
+        return affordable
+
+    def publish(self, weights: Weights, version: int) -> None:
+        """Write the weights where workers take them at the start of their next rollout."""
+        shared = self._arena.weights
+        if weights.nbytes != shared.num_bytes:
+            raise ModelError(f"a block of {weights.nbytes} bytes for a model of {shared.num_bytes} bytes")
+        shared.write(weights, version)
+
+    def collect(self, timeout: float | None = None) -> list[Rollout]:
+        """Wait for the workers' rollouts of this turn."""
+        began = monotonic()
+        finished = self._supervisor.take(timeout)
+        self._waited += monotonic() - began
+        return [
+            Rollout(shard, version, self._arena.slot(shard, turn), self._arena.state(shard, turn).clock)
+            for shard, turn, version in finished
+        ]
+
+    def snapshot(self) -> list[ShardState]:
+        """Copies of the shards' states; rollouts that are not collected yet will be played again."""
+        with self._supervisor.changed:
+            turns = [self._supervisor.schedule.next_turn(shard) for shard in range(self._plan.num_shards)]
+            states = [self._arena.state(shard, turn) for shard, turn in enumerate(turns)]
+            return [ShardState(state.states.copy(), state.clock.copy()) for state in states]
+
+    def restore(self, states: list[ShardState]) -> None:
+        """Set every shard back, after the rollouts under way."""
+        supervisor = self._supervisor
+        supervisor.rest()
+        with supervisor.changed:
+            supervisor.schedule.rewind()
+            for shard, state in enumerate(states):
+                self._write_state(shard, supervisor.schedule.turn, state)
+
+    def pause(self, workers: Collection[int] | None = None) -> None:
+        """Begin no other rollout."""
+        self._supervisor.pause(workers, is_paused=True)
+
+    def resume(self, workers: Collection[int] | None = None) -> None:
+        """Play on."""
+        self._supervisor.pause(workers, is_paused=False)
+
+    def reset(self, workers: Collection[int] | None = None) -> None:
+        """Replace workers by fresh ones."""
+        self._supervisor.reset(workers)
+
+    def resize(self, num_workers: int) -> None:
+        """Go on with so many workers."""
+        if num_workers < 1:
+            raise ConfigError(f"num_workers={num_workers}: expected 1 or more")
+        self._supervisor.resize(self._how_many(num_workers))
+
+    def status(self) -> BackendStatus:
+        """Workers and slots now."""
+        supervisor = self._supervisor
+        with supervisor.changed:
+            members = dict(supervisor.members)
+            workers = [self._worker_status(index) for index in sorted(supervisor.places)]
+            ready, playing, held, free = supervisor.schedule.counts()
+            set_aside = tuple(sorted(supervisor.schedule.set_aside))
+            wanted = supervisor.wanted
+        memory = {index: _private_bytes(member.hand.pid) for index, member in members.items()}
+        workers = [dataclasses.replace(w, memory_bytes=memory.get(w.index, 0)) for w in workers]
+        return BackendStatus(
+            backend=self.name,
+            wanted_workers=wanted,
+            workers=tuple(workers),
+            slots_ready=ready,
+            slots_playing=playing,
+            slots_held=held,
+            slots_free=free,
+            version=self._arena.weights.version,
+            restarts=sum(worker.restarts for worker in workers),
+            set_aside=set_aside,
+            shared_bytes=self._shared_bytes,
+            memory_bytes=psutil.Process().memory_info().rss + sum(memory.values()),
+        )
+
+    def _worker_status(self, index: int) -> WorkerStatus:
+        place, member = self._supervisor.places[index], self._supervisor.members.get(index)
+        state = member.state if member else State.STARTING
+        is_paused = place.is_paused and state == State.WAITING
+        return WorkerStatus(
+            index=index,
+            state="paused" if is_paused else state.value,
+            pid=member.hand.pid if member else None,
+            shard=member.task.shard if member and member.task else None,
+            rollouts=place.rollouts,
+            restarts=place.restarts,
+            busy_share=place.busy_seconds / max(monotonic() - place.began, 1e-9),
+            memory_bytes=0,
+        )
+
+    def take_timings(self) -> dict[str, float]:
+        """The time spent waiting here, shared out by what the workers did meanwhile.
+
+        With n workers, n seconds of work pass in each second of waiting; what is missing of that was
+        idle, and is called "waiting".
+        """
+        boards = self._arena.boards.copy()
+        spent = (boards - self._taken_seconds)[:, FIRST_STAGE : FIRST_STAGE + len(STAGES)].sum(axis=0)
+        self._taken_seconds, waited, self._waited = boards, self._waited, 0.0
+        busy = float(spent.sum())
+        num_workers = max(len(self._supervisor.members), 1)
+        played = min(waited, busy / num_workers)
+        if not waited:
+            return {}
+        share = played / busy if busy else 0.0
+        stages = dict(zip(STAGES, (spent * share).tolist(), strict=True))
+        return {**stages, "waiting": waited - played}
+
+    def take_activities(self) -> list[Activity]:
+        """What the workers did since the last call."""
+        return self._supervisor.take_activities()
+
+    def take_events(self) -> list[Event]:
+        """What happened since the last call."""
+        return self._supervisor.take_events()
+
+    def close(self) -> None:
+        """End the workers."""
+        if getattr(self, "_is_closed", True):
+            return
+        self._is_closed = True
+        self._supervisor.stop()
+
+    def _describe(self, task: Task) -> str:
+        plan = self._plan
+        first = task.shard * plan.games_per_shard
+        rows = f"rows {first} to {first + plan.games_per_shard - 1}"
+        return f"shard {task.shard} ({rows}), rollout {task.turn}, seed {plan.seed}"
+
+    def _set_aside(self, task: Task, cause: str) -> str:
+        """Write what is needed to play a failing rollout alone; decide whether to go on without it."""
+        weights = np.empty(self._arena.weights.num_bytes, np.uint8)
+        _, version = self._arena.weights.read(weights)
+        state = self._arena.state(task.shard, task.turn)
+        reproduction = Reproduction(self._plan, task.shard, task.turn, version, cause, state, weights)
+        folder = Path(self._plan.folder or os.curdir) / "failed-shards"
+        path = reproduction.save(folder)
+        assert isinstance(self.config, PoolConfig)
+        message = (
+            f"shard {task.shard} failed {self.config.shard_attempts} times and is set aside; the last time: "
+            f"{cause.rstrip()}\nRun it alone with: senju reproduce {path}"
+        )
+        left = self._plan.num_shards - len(self._supervisor.schedule.set_aside)
+        if not left:
+            raise WorkerError(f"{message}\nNo shard is left to play.")
+        if self.config.failing_shard == "stop":
+            raise WorkerError(f"{message}\nbackend.failing_shard=set_aside would go on without it.")
+        return f"{message}\nTraining goes on with {left} of {self._plan.num_shards} shards."
+
+
+def _private_bytes(pid: int | None) -> int:
+    """Memory of a process that it shares with no other; 0 where there is no such process."""
+    if pid is None:
+        return 0
+    try:
+        memory = psutil.Process(pid).memory_info()
+    except psutil.NoSuchProcess:
+        return 0
+    return int(memory.rss - getattr(memory, "shared", 0))

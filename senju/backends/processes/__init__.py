@@ -1,0 +1,64 @@
+"""The processes backend: workers are processes of their own, around shared memory."""
+
+import dataclasses
+import json
+import os
+import sys
+
+from senju.backends.arena import Arena, arena_bytes, map_shared, open_anonymous
+from senju.backends.member import Hand
+from senju.backends.pool import Pool
+from senju.backends.processes.hand import ProcessHand
+from senju.backends.script import find_importable
+from senju.backends.threads import ThreadHand
+from senju.games import GAMES
+from senju.games.game import Game
+from senju.machine import memory_available
+from senju.models import MODELS
+
+WORKER_BYTES = 250 * 2**20  # private memory of a worker with a small model: 190 MiB were measured
+
+
+class Processes(Pool):
+    """Workers are spawned processes; they share rollouts, states and weights in anonymous memory."""
+
+    name = "processes"
+
+    def _open_arena(self, game: Game, weight_bytes: int) -> tuple[Arena, int]:
+        self._start_message = self._describe_start()
+        num_bytes = arena_bytes(self._plan, game, weight_bytes)
+        self._descriptor = open_anonymous(num_bytes)
+        self._block = map_shared(self._descriptor, num_bytes)
+        return Arena(self._plan, game, weight_bytes, self._block), num_bytes
+
+    def _describe_start(self) -> bytes:
+        """All a worker is told before its first task, as JSON."""
+        plan = self._plan
+        game, script = find_importable(GAMES.importable_name(plan.game["name"]), "game")
+        model, other = find_importable(MODELS.importable_name(plan.model["name"]), "model")
+        sent = dataclasses.replace(plan, game=plan.game | {"name": game}, model=plan.model | {"name": model})
+        assert hasattr(self.config, "worker_timeout")
+        return json.dumps(
+            {
+                "plan": dataclasses.asdict(sent),
+                "path": sys.path,
+                "script": script or other,
+                "worker_timeout": self.config.worker_timeout,
+            }
+        ).encode()
+
+    def _affordable(self, wanted: int) -> int:
+        return min(wanted, memory_available() // WORKER_BYTES)
+
+    def _hire(self, index: int) -> Hand:
+        return ProcessHand(index, self._descriptor, self._start_message)
+
+    def _hire_here(self, index: int) -> Hand:
+        return ThreadHand(self._plan, self._block, index)
+
+    def close(self) -> None:
+        """End the workers, and let go of the shared memory."""
+        super().close()
+        if getattr(self, "_descriptor", -1) >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

@@ -1,0 +1,102 @@
+"""A worker process, seen from the process that started it."""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from time import monotonic
+
+from senju.backends.member import Hand
+from senju.backends.processes.main import STACK_SIGNAL
+from senju.backends.threads import connected_pair
+from senju.machine import count_memory_kills
+
+_STACK_SECONDS = 1.0  # for a hung worker to tell where it is
+# the parent's path first, since it may be the only way to find senju
+_BOOT = """import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from senju.backends.processes.main import main
+main()"""
+ONE_MATH_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
+)
+
+
+class ProcessHand(Hand):
+    """A spawned worker: its process, its connection, its lifeline, and what it prints."""
+
+    def __init__(self, index: int, memory: int, start_message: bytes) -> None:
+        self.connection, theirs = connected_pair()
+        ends, self._lifeline = os.pipe()
+        said, output = os.pipe()
+        self._memory_kills = count_memory_kills()
+        try:
+            self._process = self._spawn(index, memory, theirs.fileno(), ends, output)
+        except OSError:
+            for descriptor in (self._lifeline, said):
+                os.close(descriptor)
+            self.connection.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(ends)
+            os.close(output)
+        os.set_blocking(said, False)
+        self.pid, self.output = self._process.pid, said
+        self.connection.send_bytes(start_message)
+
+    def _spawn(
+        self, index: int, memory: int, connection: int, lifeline: int, output: int
+    ) -> "subprocess.Popen[bytes]":
+        numbers = [str(number) for number in (index, memory, connection, lifeline)]
+        return subprocess.Popen(
+            [sys.executable, "-c", _BOOT, json.dumps(sys.path), *numbers],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(memory, connection, lifeline),
+            env=os.environ | ONE_MATH_THREAD,
+            process_group=0,  # Ctrl-C in the terminal is for the run to handle, not for its workers
+        )
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+
+    def wait(self) -> str:
+        """Wait for its end and say how it ended."""
+        code = self._process.wait()
+        if code >= 0:
+            return f"ended with exit code {code}"
+        name = signal.Signals(-code).name
+        if -code != signal.SIGKILL:
+            return f"was killed by signal {-code} ({name})"
+        self.lacks_memory = count_memory_kills() > self._memory_kills
+        why = "the system was out of memory" if self.lacks_memory else "by kill -9 or the like"
+        return f"was killed by signal {-code} ({name}: {why})"
+
+    def where(self) -> str:
+        """Ask for its stack, and give it a moment to answer."""
+        assert self.output is not None
+        with contextlib.suppress(BlockingIOError):  # what it said before is another matter
+            while os.read(self.output, 65536):
+                pass
+        self._process.send_signal(STACK_SIGNAL)
+        said, deadline = b"", monotonic() + _STACK_SECONDS
+        while select.select([self.output], [], [], max(0.0, deadline - monotonic()))[0]:
+            data = os.read(self.output, 65536)
+            said += data
+            if not data or data.endswith(b"\n\n"):
+                break
+            deadline = min(deadline, monotonic() + 0.1)  # the rest comes at once
+        return said.decode(errors="replace")
+
+    def close(self) -> None:
+        """Close this process's ends."""
+        self.connection.close()
+        os.close(self._lifeline)
+        if self.output is not None:
+            os.close(self.output)

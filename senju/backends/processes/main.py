@@ -1,0 +1,113 @@
+"""A worker process, from its first line to its last."""
+
+import faulthandler
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from senju.backends.arena import map_shared
+from senju.backends.backend import Plan
+from senju.backends.messages import send
+from senju.backends.script import import_script
+from senju.backends.worker import BoardClock, Worker, describe_failure, serve
+from senju.memory import keep_freed_memory
+
+STACK_SIGNAL = signal.SIGUSR1  # asks a worker to print where it is
+
+
+class GuardedClock(BoardClock):
+    """A clock that also ends a worker which hangs when nobody is left to notice.
+
+    A thread of Python's cannot do that where a C function keeps Python's lock; the timer of
+    `faulthandler` needs no lock. It is wound up again now and then, at a step's beginning.
+    """
+
+    def __init__(self, board: NDArray[np.float64], timeout: float) -> None:
+        super().__init__(board)
+        self._timeout = 2 * timeout + 1.0
+        self._wound = 0.0
+
+    def start(self) -> None:
+        """Begin timing."""
+        super().start()
+        if not self._wound:
+            self._wind()
+
+    def lap(self, stage: str) -> None:
+        """The time since the last lap was spent in `stage`."""
+        super().lap(stage)
+        if self._last - self._wound > self._timeout / 8:
+            self._wind()
+
+    def _wind(self) -> None:
+        self._wound = self._last
+        faulthandler.dump_traceback_later(self._timeout, exit=True)
+
+    def rest(self) -> None:
+        """Nothing to guard until the next start."""
+        self._wound = 0.0
+        faulthandler.cancel_dump_traceback_later()
+
+
+def main() -> None:
+    """Take the start message, get ready, and serve; the arguments are written by `ProcessHand`."""
+    index, memory, connection_number, lifeline = (int(argument) for argument in sys.argv[2:6])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable()
+    faulthandler.register(STACK_SIGNAL)
+    connection: Connection[Any, Any] = Connection(connection_number)
+    told = json.loads(connection.recv_bytes())
+    sockets = told["plan"]["sockets"]
+    threading.Thread(target=_end_with_the_parent, args=(lifeline, sockets), daemon=True).start()
+    code = 0
+    try:
+        worker = _get_ready(told, index, memory)
+    except Exception as error:  # noqa: BLE001  # travels to the supervisor
+        send(connection, describe_failure(error, None))
+        code = 1
+    else:
+        serve(connection, worker)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # at once: torch takes its time to end
+
+
+def _end_with_the_parent(lifeline: int, sockets: list[str]) -> None:
+    """Nothing is ever written to the lifeline: it ends when the parent does, however that ends."""
+    os.read(lifeline, 1)
+    for path in sockets:
+        _remove_unless_alive(path)
+    os._exit(0)
+
+
+def _remove_unless_alive(path: str) -> None:
+    """Remove a socket's file, unless another process listens there by now."""
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(path)
+        except ConnectionRefusedError:
+            Path(path).unlink(missing_ok=True)
+        except OSError:  # not there, or another's
+            return
+
+
+def _get_ready(told: dict[str, Any], index: int, memory: int) -> Worker:
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    sys.path[:] = told["path"]
+    if told["script"]:
+        import_script(told["script"])
+    plan = Plan(**told["plan"])
+    block = map_shared(memory, os.fstat(memory).st_size)
+    return Worker(plan, block, index, partial(GuardedClock, timeout=told["worker_timeout"]))

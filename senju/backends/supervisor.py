@@ -1,0 +1,441 @@
+"""The supervisor: a thread that keeps workers playing, and replaces those that die or hang.
+
+It waits for the workers' messages and for their ends in one place, so that a death is noticed the
+moment the system closes the dead worker's connection. Everything it knows changes under one lock;
+whoever waits for rollouts waits on its condition.
+"""
+
+import logging
+import os
+import selectors
+import threading
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import senju.errors
+from senju.backends.arena import BEAT
+from senju.backends.backend import Activity, Event
+from senju.backends.member import Hand, Member, Place, State
+from senju.backends.messages import Done, Failed, Ready, Stop, receive, send
+from senju.backends.schedule import Finished, Schedule, Task
+from senju.errors import ConfigError, SenjuError, WorkerError
+
+logger = logging.getLogger(__name__)
+
+_MOST_ACTIVITIES = 50_000  # kept for the timeline until they are taken
+_VAIN_STARTS = 5  # in a row, before a place is given up
+_LEAVING_SECONDS = 5.0
+_SAID_BYTES = 4_000
+
+
+class Patience(NamedTuple):
+    """How long the supervisor waits, and how often it tries."""
+
+    worker_timeout: float
+    start_timeout: float
+    shard_attempts: int
+    reset_interval: int
+
+
+class Supervisor:
+    """Members, schedule and events behind one lock.
+
+    `hire(index)` starts a worker, `hire_here(index)` one in this process, for when no other can be had;
+    `set_aside(task, cause)` is told of a shard that failed too often, and returns what to tell people
+    or raises.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        boards: NDArray[np.float64],
+        patience: Patience,
+        hire: Callable[[int], Hand],
+        hire_here: Callable[[int], Hand],
+        describe: Callable[[Task], str],
+        set_aside: Callable[[Task, str], str],
+    ) -> None:
+        self.schedule = schedule
+        self.changed = threading.Condition()
+        self.wanted = 0
+        self.members: dict[int, Member] = {}
+        self.places: dict[int, Place] = {}
+        self._given_up: set[int] = set()  # places that no worker can be had for
+        self._boards, self._patience = boards, patience
+        self._hire, self._hire_here = hire, hire_here
+        self._describe, self._set_aside = describe, set_aside
+        self._is_open = self._is_closing = False
+        self._failure: BaseException | None = None
+        self._events: list[Event] = []
+        self._activities: deque[Activity] = deque(maxlen=_MOST_ACTIVITIES)
+        self._selector = selectors.DefaultSelector()
+        self._wake_out, self._wake_in = os.pipe()
+        os.set_blocking(self._wake_in, False)
+        self._selector.register(self._wake_out, selectors.EVENT_READ, self._drain_wake)
+        self._thread = threading.Thread(target=self._run, name="senju supervisor", daemon=True)
+
+    def start(self, num_workers: int) -> None:
+        """Start so many workers and wait until each is ready or given up."""
+        self.wanted = num_workers
+        self._thread.start()
+        with self.changed:
+            self.changed.wait_for(lambda: self._failure is not None or self._all_are_ready())
+            self._raise_failure()
+
+    def _all_are_ready(self) -> bool:
+        members = self.members.values()
+        is_full = bool(members) and len(members) >= self.wanted - len(self._given_up)
+        return is_full and all(member.state != State.STARTING for member in members)
+
+    def take(self, timeout: float | None) -> list[Finished]:
+        """Wait for the rollouts of this turn; what was taken before may be written over from now on."""
+        with self.changed:
+            self.schedule.release()
+            self._is_open = True
+            self._dispatch()
+            self.changed.wait_for(lambda: self._failure is not None or self.schedule.is_complete(), timeout)
+            self._raise_failure()
+            return self.schedule.take()
+
+    def rest(self) -> None:
+        """Begin no rollout until the next `take`, and wait for those under way."""
+        with self.changed:
+            self._is_open = False
+            self.changed.wait_for(lambda: self._failure is not None or self.schedule.counts()[1] == 0)
+            self._raise_failure()
+
+    def pause(self, workers: Collection[int] | None, is_paused: bool) -> None:
+        """Let workers begin no other rollout, or go on."""
+        with self.changed:
+            for index in self._known(workers):
+                self.places[index].is_paused = is_paused
+            self._dispatch()
+
+    def reset(self, workers: Collection[int] | None) -> list[int]:
+        """Replace workers, each after the rollout under way."""
+        with self.changed:
+            chosen = self._known(workers)
+            for index in chosen:
+                if index in self.members:
+                    self.members[index].must_go = True
+            self._wake()
+            return chosen
+
+    def _known(self, workers: Collection[int] | None) -> list[int]:
+        unknown = sorted(set(workers or ()) - set(self.places))
+        if unknown:
+            raise ConfigError(f"there is no worker {unknown[0]}; workers are {sorted(self.places)}")
+        return sorted(self.places if workers is None else set(workers))
+
+    def resize(self, num_workers: int) -> None:
+        """Go on with another number of workers; those too many leave after their rollout."""
+        with self.changed:
+            self.wanted = num_workers
+            self._given_up.clear()
+            for place in self.places.values():
+                place.vain_starts = 0
+            self._wake()
+
+    def stop(self) -> None:
+        """End all workers and the thread; may be called twice."""
+        with self.changed:
+            if self._is_closing:
+                return
+            self._is_closing = True
+            self._wake()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._selector.close()
+        os.close(self._wake_in)
+        os.close(self._wake_out)
+
+    def take_events(self) -> list[Event]:
+        """What happened since the last call."""
+        with self.changed:
+            taken, self._events = self._events, []
+            return taken
+
+    def take_activities(self) -> list[Activity]:
+        """What the workers did since the last call."""
+        with self.changed:
+            taken = list(self._activities)
+            self._activities.clear()
+            return taken
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _tell(self, kind: str, message: str, worker: int | None = None, level: int = logging.WARNING) -> None:
+        logger.log(level, "%s", message)
+        self._events.append(Event(kind, message, worker))
+
+    def _wake(self) -> None:
+        os.write(self._wake_in, b".")
+
+    def _drain_wake(self) -> None:
+        os.read(self._wake_out, 4096)
+
+    def _run(self) -> None:
+        try:
+            self._adjust()
+            while self.members or not self._is_closing:
+                happened = self._selector.select(self._rhythm())
+                with self.changed:
+                    for key, _ in happened:
+                        key.data()
+                    self._look_for_hung()
+                    self._adjust()
+                    self._dispatch()
+        except BaseException as error:  # noqa: BLE001  # whoever waits for rollouts raises it again
+            with self.changed:
+                self._failure = self._failure or error
+                self.changed.notify_all()
+            for member in list(self.members.values()):
+                self._remove(member)
+
+    def _rhythm(self) -> float | None:
+        """How long to wait for a message before looking whether somebody hangs; None: as long as it takes."""
+        is_quiet = all(member.state == State.WAITING for member in self.members.values())
+        return None if is_quiet else max(0.02, min(self._patience.worker_timeout / 8, 1.0))
+
+    def _adjust(self) -> None:
+        """Bring the members in line with what is wanted."""
+        for member in list(self.members.values()):
+            if self._is_closing or member.index >= self.wanted or member.must_go:
+                self._dismiss(member)
+        if self._is_closing:
+            return
+        for index in [i for i in self.places if i >= self.wanted and i not in self.members]:
+            del self.places[index]
+        for index in range(self.wanted):
+            if index not in self.members and index not in self._given_up:
+                self._add(index)
+
+    def _add(self, index: int) -> None:
+        place = self.places.setdefault(index, Place())
+        if place.vain_starts >= _VAIN_STARTS:
+            self._give_up(index, f"worker {index} ended {place.vain_starts} times before it was ready")
+            return
+        try:
+            hand = self._hire(index)
+        except (OSError, MemoryError) as error:
+            self._give_up(index, f"worker {index} cannot be started: {error}")
+            return
+        self._admit(Member(index, hand))
+
+    def _admit(self, member: Member) -> None:
+        member.beat = float(self._boards[member.index, BEAT])
+        self.members[member.index] = member
+        connection = member.hand.connection
+        self._selector.register(connection, selectors.EVENT_READ, lambda: self._hear(member))
+        if member.hand.output is not None:
+            self._selector.register(
+                member.hand.output, selectors.EVENT_READ, lambda: self._read_output(member)
+            )
+
+    def _give_up(self, index: int, reason: str) -> None:
+        """Go on with fewer workers; where none is left, this process plays."""
+        self._given_up.add(index)
+        left = self.wanted - len(self._given_up)
+        if left:
+            self.places.pop(index, None)
+            self._tell("fewer_workers", f"{reason}; going on with {left} of {self.wanted} workers")
+        else:
+            self._tell("sequential", f"{reason}; going on in this process alone, one rollout after another")
+            self.places[index] = Place()
+            self._admit(Member(index, self._hire_here(index)))
+        self.changed.notify_all()
+
+    def _dismiss(self, member: Member) -> None:
+        """Let a member go: after its rollout, or at once where nobody waits for it."""
+        if member.state == State.LEAVING:
+            return
+        is_busy = member.state in (State.PLAYING, State.STARTING)
+        if is_busy and not self._is_closing:
+            return
+        if is_busy:
+            member.hand.kill()
+        else:
+            self._send(member, Stop())
+        member.enter(State.LEAVING)
+
+    def _dispatch(self) -> None:
+        if not self._is_open or self._is_closing:
+            return
+        for index in sorted(self.members):
+            member = self.members[index]
+            is_free = member.state == State.WAITING and not member.must_go and index < self.wanted
+            if not is_free or self.places[index].is_paused:
+                continue
+            task = self.schedule.begin()
+            if task is None:
+                return
+            member.enter(State.PLAYING, task)
+            self._send(member, task)
+
+    def _send(self, member: Member, message: Task | Stop) -> None:
+        """A worker that died meanwhile is noticed by its end, which comes next."""
+        try:
+            send(member.hand.connection, message)
+        except (BrokenPipeError, ConnectionResetError):
+            logger.debug("worker %d is gone", member.index)
+
+    def _hear(self, member: Member) -> None:
+        try:
+            message = receive(member.hand.connection)
+        except (EOFError, ConnectionResetError):
+            self._lose(member)
+            return
+        if isinstance(message, Done):
+            self._on_done(member, message)
+        elif isinstance(message, Failed):
+            self._on_failed(member, message)
+        else:
+            assert isinstance(message, Ready)
+            member.enter(State.WAITING)
+        self.changed.notify_all()
+
+    def _on_done(self, member: Member, done: Done) -> None:
+        place = self.places[member.index]
+        place.vain_starts = 0
+        place.rollouts += 1
+        place.busy_seconds += done.ended - done.began
+        member.rollouts += 1
+        interval = self._patience.reset_interval
+        member.must_go = member.must_go or 0 < interval <= member.rollouts
+        if member.state == State.PLAYING:
+            member.enter(State.WAITING)
+        self._activities.append(
+            Activity(member.index, done.task.shard, done.task.turn, done.began, done.ended)
+        )
+        self.schedule.finish(done.task, done.version)
+
+    def _on_failed(self, member: Member, failed: Failed) -> None:
+        if failed.task is None:
+            if failed.error == "MemoryError":
+                member.lacks_memory = True  # its end, which comes next, leads to fewer workers
+                return
+            what = f"{failed.error}: {failed.text}\n{failed.traceback}"
+            self._failure = WorkerError(f"worker {member.index} could not get ready: {what}")
+            return
+        member.enter(State.WAITING)
+        where = f"worker {member.index}, {self._describe(failed.task)}"
+        if failed.is_senju_error:  # would come again, and is what the serial backend raises
+            kind: type[SenjuError] = getattr(senju.errors, failed.error, WorkerError)
+            self._failure = kind(f"{failed.text} ({where})")
+            return
+        self._count_failure(
+            failed.task, f"{where}: {failed.error}: {failed.text}\n{failed.traceback}", member
+        )
+
+    def _count_failure(self, task: Task, cause: str, member: Member) -> None:
+        """Play the rollout again, or set its shard aside."""
+        failures = self.schedule.lose(task)
+        if failures < self._patience.shard_attempts:
+            self._tell("replay", f"{cause.rstrip()}\nIt is played again, exactly.", member.index)
+            return
+        self.schedule.abandon(task.shard)
+        try:
+            self._tell("set_aside", self._set_aside(task, cause), member.index, logging.ERROR)
+        except SenjuError as error:
+            self._failure = error
+        self.changed.notify_all()
+
+    def _lose(self, member: Member) -> None:
+        """A member has ended: wanted or not."""
+        was_leaving, was_starting = member.state == State.LEAVING, member.state == State.STARTING
+        task = member.task
+        how = self._remove(member)
+        self.changed.notify_all()
+        if was_leaving:
+            return
+        place = self.places[member.index]
+        place.restarts += 1
+        place.vain_starts = place.vain_starts + 1 if was_starting else 0
+        who = f"worker {member.index}" + (f" (process {member.hand.pid})" if member.hand.pid else "")
+        if (member.lacks_memory or member.hand.lacks_memory) and len(self.members):
+            if task is not None:
+                self.schedule.lose(task, is_its_fault=False)
+            self._give_up(member.index, f"{who} ran out of memory: it {how}")
+            return
+        if task is None:
+            self._tell("worker_lost", f"{who} {how}; another takes its place", member.index)
+            return
+        self._count_failure(task, f"{who} {how} while it played {self._describe(task)}", member)
+
+    def _remove(self, member: Member) -> str:
+        hand = member.hand
+        hand.kill()
+        how = hand.wait()
+        if hand.output is not None:
+            self._read_output(member)
+            self._forget(hand.output)
+        self._selector.unregister(hand.connection)
+        hand.close()
+        self.members.pop(member.index, None)
+        return f"{how}; it said:\n{member.said.rstrip()}\n" if member.said else how
+
+    def _forget(self, descriptor: int) -> None:
+        if descriptor in self._selector.get_map():
+            self._selector.unregister(descriptor)
+
+    def _read_output(self, member: Member) -> None:
+        """What a worker printed goes to the log; its end is kept for when it dies."""
+        output = member.hand.output
+        assert output is not None
+        while True:
+            try:
+                data = os.read(output, 65536)
+            except BlockingIOError:
+                return
+            if not data:
+                self._forget(output)
+                return
+            text = data.decode(errors="replace")
+            member.said = (member.said + text)[-_SAID_BYTES:]
+            for line in text.splitlines():
+                logger.info("worker %d: %s", member.index, line)
+
+    def _look_for_hung(self) -> None:
+        gap = 2 * (self._rhythm() or 1.0)
+        limits = {
+            State.STARTING: self._patience.start_timeout,
+            State.PLAYING: self._patience.worker_timeout,
+            State.LEAVING: _LEAVING_SECONDS,
+        }
+        for member in list(self.members.values()):
+            if member.state == State.WAITING:
+                continue
+            still = member.look(float(self._boards[member.index, BEAT]), gap)
+            if still >= limits[member.state]:
+                self._on_hung(member, still)
+
+    def _on_hung(self, member: Member, seconds: float) -> None:
+        if member.state == State.LEAVING:
+            self._remove(member)
+            return
+        doing = "played " + self._describe(member.task) if member.task else "was getting ready"
+        cause = f"worker {member.index} gave no sign of life for {seconds:.1f} s while it {doing}"
+        where = member.hand.where()
+        if where:
+            cause += f"; it was at:\n{where.rstrip()}\n"
+        if not member.hand.can_be_killed:
+            self._failure = WorkerError(f"{cause}\nA thread cannot be replaced; the backend processes can.")
+            self.changed.notify_all()
+            member.enter(State.LEAVING)
+            return
+        task = member.task
+        member.said = ""
+        self._remove(member)
+        place = self.places[member.index]
+        place.restarts += 1
+        place.vain_starts = place.vain_starts + 1 if task is None else 0
+        if task is None:
+            self._tell("worker_hung", f"{cause}; another takes its place", member.index)
+        else:
+            self._count_failure(task, cause, member)

@@ -1,0 +1,87 @@
+"""The threads backend: workers are threads of this process.
+
+Compiled games and matrix products run without Python's lock, so that threads can share the work;
+nothing has to be started or shared. A thread cannot be killed: one that hangs ends the run.
+"""
+
+import socket
+import sys
+import threading
+import traceback
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from senju.backends.arena import Arena, arena_bytes, require_memory
+from senju.backends.backend import Plan
+from senju.backends.member import Hand
+from senju.backends.messages import send
+from senju.backends.pool import Pool
+from senju.backends.worker import Worker, describe_failure, serve
+from senju.games.game import Game
+
+
+def connected_pair() -> "tuple[Connection[Any, Any], Connection[Any, Any]]":
+    """Two ends of a connection."""
+    here, there = socket.socketpair()
+    return Connection(here.detach()), Connection(there.detach())
+
+
+class ThreadHand(Hand):
+    """A worker thread."""
+
+    can_be_killed = False
+
+    def __init__(self, plan: Plan, block: Any, index: int) -> None:
+        self.connection, self._theirs = connected_pair()
+        self._thread = threading.Thread(
+            target=self._work, args=(plan, block, index), name=f"senju worker {index}", daemon=True
+        )
+        self._thread.start()
+
+    def _work(self, plan: Plan, block: Any, index: int) -> None:
+        torch.set_num_threads(1)  # of this thread: workers share the cores already
+        with self._theirs as connection:
+            try:
+                worker = Worker(plan, block, index)
+            except Exception as error:  # noqa: BLE001  # travels to the supervisor
+                send(connection, describe_failure(error, None))
+                return
+            serve(connection, worker)
+
+    def kill(self) -> None:
+        """It ends after its rollout, when it finds nobody to tell."""
+
+    def wait(self) -> str:
+        """Nothing to wait for: it ends by itself."""
+        return "has ended"
+
+    def where(self) -> str:
+        """The thread's stack."""
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        return "".join(traceback.format_stack(frame)) if frame else ""
+
+    def close(self) -> None:
+        """Close this end; a thread that plays on finds out."""
+        self.connection.close()
+
+
+class Threads(Pool):
+    """Workers are threads."""
+
+    name = "threads"
+
+    def _open_arena(self, game: Game, weight_bytes: int) -> tuple[Arena, int]:
+        num_bytes = arena_bytes(self._plan, game, weight_bytes)
+        require_memory(num_bytes)
+        self._block: NDArray[np.uint8] = np.zeros(num_bytes, np.uint8)
+        return Arena(self._plan, game, weight_bytes, self._block), 0
+
+    def _hire(self, index: int) -> Hand:
+        return ThreadHand(self._plan, self._block, index)
+
+    def _hire_here(self, index: int) -> Hand:
+        return self._hire(index)
