@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from senju.machine import available_cores, processor_name
+from senju.trials.spreads import Spread, ratio_spread, spread  # noqa: F401  # as report.spread
 
 BENCHMARKS = Path(__file__).resolve().parent
 REPOSITORY = BENCHMARKS.parent
@@ -27,32 +27,6 @@ PEERS_PACKAGES = ("torch", "stable-baselines3", "sb3-contrib", "pettingzoo", "py
 PEERS_OPTIONAL = ("open_spiel",)  # has no wheel on some platforms
 
 Json = dict[str, Any]
-
-
-class Spread(NamedTuple):
-    """The middle and the ends of repeated figures."""
-
-    median: float
-    min: float
-    max: float
-
-    def as_text(self) -> str:
-        """`median (min..max)`, in three digits or in whole numbers."""
-        return f"{_short(self.median)} ({_short(self.min)}..{_short(self.max)})"
-
-
-def _short(number: float) -> str:
-    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:#.3g}".rstrip(".")
-
-
-def spread(figures: Sequence[float]) -> Spread:
-    """Median, smallest and largest."""
-    return Spread(median(figures), min(figures), max(figures))
-
-
-def ratio_spread(numerators: Sequence[float], denominators: Sequence[float]) -> Spread:
-    """The spread of the ratios repeat by repeat: figures of one repeat stood close in time."""
-    return spread([over / under for over, under in zip(numerators, denominators, strict=True)])
 
 
 def _git(*arguments: str) -> str | None:

@@ -112,7 +112,7 @@ def open_anonymous(num_bytes: int) -> int:
         descriptor = os.memfd_create("senju")
         os.ftruncate(descriptor, num_bytes)
         return descriptor
-    return _open_unlinked(num_bytes, _roomiest_folder())
+    return _open_unlinked(num_bytes, _folder_with_room(num_bytes))
 
 
 def require_memory(num_bytes: int) -> None:
@@ -126,18 +126,24 @@ def require_memory(num_bytes: int) -> None:
         )
 
 
-def _roomiest_folder() -> Path:
+def _folder_with_room(num_bytes: int) -> Path:
+    """Shared memory's own folder, or the one for temporary files where only that has the room."""
     folders = [folder for folder in (SHARED_MEMORY, Path(tempfile.gettempdir())) if folder.is_dir()]
-    return folders[0]
+    return next((folder for folder in folders if num_bytes <= _room(folder)), folders[0])
+
+
+def _room(folder: Path) -> int:
+    system = os.statvfs(folder)
+    return system.f_bavail * system.f_frsize
 
 
 def _open_unlinked(num_bytes: int, folder: Path) -> int:
     """A file without a name in `folder`, with its room reserved."""
-    room = os.statvfs(folder)
-    if num_bytes > room.f_bavail * room.f_frsize:
+    room = _room(folder)
+    if num_bytes > room:
         raise ConfigError(
             f"the rollouts need {_mebibytes(num_bytes)} MiB of shared memory and {folder} has "
-            f"{_mebibytes(room.f_bavail * room.f_frsize)} MiB; in a container raise it with "
+            f"{_mebibytes(room)} MiB; in a container raise it with "
             f"--shm-size={_mebibytes(2 * num_bytes)}m, or collect with fewer num_games or rollout_steps"
         )
     descriptor, name = tempfile.mkstemp(prefix="senju-", dir=folder)
@@ -155,6 +161,13 @@ def _open_unlinked(num_bytes: int, folder: Path) -> int:
 def map_shared(descriptor: int, num_bytes: int) -> mmap.mmap:
     """The memory behind a descriptor; zeroed when it is new."""
     return mmap.mmap(descriptor, num_bytes, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+def new_private_block(num_bytes: int) -> NDArray[np.uint8]:
+    """Zeroed memory of this process alone, that begins where a cache line does."""
+    memory = np.zeros(num_bytes + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + num_bytes]
 
 
 def _mebibytes(num_bytes: int) -> int:

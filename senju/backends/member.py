@@ -1,6 +1,7 @@
 """One worker as the supervisor sees it: how to reach it, and what it is doing."""
 
 from abc import ABC, abstractmethod
+from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
 from multiprocessing.connection import Connection
@@ -52,7 +53,7 @@ class Member:
     index: int
     hand: Hand
     state: State = State.STARTING
-    task: Task | None = None
+    tasks: deque[Task] = field(default_factory=deque)  # the first is being played, the rest wait with it
     must_go: bool = False  # after the rollout under way
     rollouts: int = 0
     beat: float = -1.0
@@ -61,9 +62,14 @@ class Member:
     lacks_memory: bool = False
     said: str = ""  # the end of what it printed
 
-    def enter(self, state: State, task: Task | None = None) -> None:
+    @property
+    def task(self) -> Task | None:
+        """What it plays."""
+        return self.tasks[0] if self.tasks else None
+
+    def enter(self, state: State) -> None:
         """Begin something else."""
-        self.state, self.task = state, task
+        self.state = state
         self.still_seconds, self.looked_at = 0.0, monotonic()
 
     def look(self, beat: float, longest_gap: float) -> float:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from senju.backends.schedule import Task
 
-_LONGEST_TEXT = 8_000  # a traceback's end says more than its beginning
+_LONGEST_MESSAGE = 16_000  # bytes; the connection writes longer ones in two pieces
+_LONGEST_TEXTS = (6_000, 3_000, 1_000)  # tried in turn: a character may take six bytes
 
 
 class Kind(IntEnum):
@@ -75,11 +76,18 @@ def _encode(message: Message) -> bytes:
     if isinstance(message, Done):
         return _DONE.pack(Kind.DONE, *message.task, *message[1:])
     if isinstance(message, Failed):
-        fields = message._replace(
-            text=message.text[-_LONGEST_TEXT:], traceback=message.traceback[-_LONGEST_TEXT:]
-        )
-        return bytes([Kind.FAILED]) + json.dumps(fields).encode()
+        return bytes([Kind.FAILED]) + _encode_failed(message)
     return bytes([Kind.READY if isinstance(message, Ready) else Kind.STOP])
+
+
+def _encode_failed(failed: Failed) -> bytes:
+    """As much of its texts as fits; a traceback's end says more than its beginning."""
+    for longest in _LONGEST_TEXTS:
+        fields = failed._replace(text=failed.text[:longest], traceback=failed.traceback[-longest:])
+        data = json.dumps(fields).encode()
+        if len(data) < _LONGEST_MESSAGE:
+            break
+    return data
 
 
 def _decode(data: bytes) -> Message:

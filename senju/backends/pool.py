@@ -1,5 +1,6 @@
 """What the parallel backends share: an arena of slots, a schedule, and a supervisor with its workers."""
 
+import contextlib
 import dataclasses
 import logging
 import os
@@ -25,10 +26,11 @@ from senju.collect.rollout import STAGES, warm_up
 from senju.collect.shard import Shard, ShardState
 from senju.collect.slots import Rollout
 from senju.config import Part
-from senju.errors import ConfigError, ModelError, WorkerError
-from senju.games import make_game
+from senju.errors import ConfigError, ModelError, RunFolderError, WorkerError
+from senju.games import GAMES, make_game
 from senju.games.game import Game
 from senju.machine import available_cores
+from senju.models import MODELS
 from senju.models.weights import WeightBlock, Weights
 
 logger = logging.getLogger(__name__)
@@ -65,7 +67,17 @@ class Pool(Backend):
         config = self.config
         assert isinstance(config, PoolConfig)
         self._plan = plan
-        self._is_closed = False
+        try:
+            self._lay_out(plan)
+            self._supervisor.start(self._how_many(config.num_workers or available_cores()))
+        except BaseException:
+            self.close()
+            raise
+
+    def _lay_out(self, plan: Plan) -> None:
+        """Everything but the workers."""
+        config = self.config
+        assert isinstance(config, PoolConfig)
         game, model = make_game(**plan.game), new_acting_model(plan)
         warm_up(game, model)
         block = WeightBlock(model)
@@ -87,11 +99,6 @@ class Pool(Backend):
             self._describe,
             self._set_aside,
         )
-        try:
-            self._supervisor.start(self._how_many(config.num_workers or available_cores()))
-        except BaseException:
-            self.close()
-            raise
 
     @abstractmethod
     def _open_arena(self, game: Game, weight_bytes: int) -> tuple[Arena, int]:
@@ -163,7 +170,7 @@ class Pool(Backend):
         supervisor.rest()
         with supervisor.changed:
             supervisor.schedule.rewind()
-            for shard, state in enumerate(states):
+            for shard, state in zip(range(self._plan.num_shards), states, strict=True):
                 self._write_state(shard, supervisor.schedule.turn, state)
 
     def pause(self, workers: Collection[int] | None = None) -> None:
@@ -192,7 +199,7 @@ class Pool(Backend):
             workers = [self._worker_status(index) for index in sorted(supervisor.places)]
             ready, playing, held, free = supervisor.schedule.counts()
             set_aside = tuple(sorted(supervisor.schedule.set_aside))
-            wanted = supervisor.wanted
+            wanted, restarts = supervisor.wanted, supervisor.restarts
         memory = {index: _private_bytes(member.hand.pid) for index, member in members.items()}
         workers = [dataclasses.replace(w, memory_bytes=memory.get(w.index, 0)) for w in workers]
         return BackendStatus(
@@ -204,7 +211,7 @@ class Pool(Backend):
             slots_held=held,
             slots_free=free,
             version=self._arena.weights.version,
-            restarts=sum(worker.restarts for worker in workers),
+            restarts=restarts,
             set_aside=set_aside,
             shared_bytes=self._shared_bytes,
             memory_bytes=psutil.Process().memory_info().rss + sum(memory.values()),
@@ -253,10 +260,8 @@ class Pool(Backend):
 
     def close(self) -> None:
         """End the workers."""
-        if getattr(self, "_is_closed", True):
-            return
-        self._is_closed = True
-        self._supervisor.stop()
+        if hasattr(self, "_supervisor"):
+            self._supervisor.stop()
 
     def _describe(self, task: Task) -> str:
         plan = self._plan
@@ -269,13 +274,17 @@ class Pool(Backend):
         weights = np.empty(self._arena.weights.num_bytes, np.uint8)
         _, version = self._arena.weights.read(weights)
         state = self._arena.state(task.shard, task.turn)
-        reproduction = Reproduction(self._plan, task.shard, task.turn, version, cause, state, weights)
-        folder = Path(self._plan.folder or os.curdir) / "failed-shards"
-        path = reproduction.save(folder)
+        plan = self._plan_for_others()
+        reproduction = Reproduction(plan, task.shard, task.turn, version, cause, state, weights)
+        folder = Path(plan.folder or os.curdir) / "failed-shards"
+        try:
+            advice = f"Run it alone with: senju reproduce {reproduction.save(folder)}"
+        except RunFolderError as error:
+            advice = f"What is needed to run it alone is lost: {error}"
         assert isinstance(self.config, PoolConfig)
         message = (
             f"shard {task.shard} failed {self.config.shard_attempts} times and is set aside; the last time: "
-            f"{cause.rstrip()}\nRun it alone with: senju reproduce {path}"
+            f"{cause.rstrip()}\n{advice}"
         )
         left = self._plan.num_shards - len(self._supervisor.schedule.set_aside)
         if not left:
@@ -283,6 +292,17 @@ class Pool(Backend):
         if self.config.failing_shard == "stop":
             raise WorkerError(f"{message}\nbackend.failing_shard=set_aside would go on without it.")
         return f"{message}\nTraining goes on with {left} of {self._plan.num_shards} shards."
+
+    def _plan_for_others(self) -> Plan:
+        """The plan with names by which another process finds the classes, where there are such names."""
+        plan = self._plan
+        with contextlib.suppress(ConfigError):  # a class inside a function has none
+            plan = dataclasses.replace(
+                plan,
+                game=plan.game | {"name": GAMES.importable_name(plan.game["name"])},
+                model=plan.model | {"name": MODELS.importable_name(plan.model["name"])},
+            )
+        return plan
 
 
 def _private_bytes(pid: int | None) -> int:

@@ -15,7 +15,7 @@ from senju.backends.backend import Plan
 from senju.collect.rollout import RolloutPlayer
 from senju.collect.shard import Shard, ShardState
 from senju.collect.slots import new_slot
-from senju.errors import CheckpointError
+from senju.errors import CheckpointError, RunFolderError
 from senju.games import make_game
 from senju.games.rows import CLOCK
 from senju.models import MODELS, build_model
@@ -37,7 +37,6 @@ class Reproduction:
 
     def save(self, folder: Path) -> Path:
         """Write the file and return its path."""
-        folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"shard-{self.shard}-rollout-{self.turn}-version-{self.version}.safetensors"
         facts = {
             "plan": dataclasses.asdict(self.plan),
@@ -51,7 +50,11 @@ class Reproduction:
             "clock": _as_tensor(self.state.clock),
             "weights": torch.from_numpy(self.weights),
         }
-        save_file(tensors, path, {"senju": json.dumps(facts)})
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            save_file(tensors, path, {"senju": json.dumps(facts)})
+        except (OSError, SafetensorError) as error:
+            raise RunFolderError(f"{path} cannot be written: {error}") from None
         return path
 
     @classmethod

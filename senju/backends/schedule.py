@@ -1,10 +1,11 @@
 """Which rollout is played next, which are finished, which are handed over: bookkeeping, and nothing else.
 
 A shard's rollouts are numbered by turns. The caller takes them turn by turn; a shard may be up to
-`depth` rollouts beyond what the caller has given back. With a depth of 1 it waits for the caller:
-that is the `sync` mode.
+`depth` rollouts beyond the last turn that the caller has taken and given back as a whole. With a depth
+of 1 it waits for the caller: that is the `sync` mode.
 """
 
+import heapq
 from typing import NamedTuple
 
 
@@ -51,23 +52,29 @@ class Schedule:
         self.depth = depth
         self.turn = 0  # what the caller takes now
         self.set_aside: set[int] = set()
+        self._given_back = 0  # whole turns below are the caller's no more
         self._lines = [_Line() for _ in range(num_shards)]
         self._tickets = 0
+        self._idle = [(0, shard) for shard in range(num_shards)]  # heap of (turn, shard) that nobody plays
+        self._missing = num_shards  # rollouts of the current turn that are not finished
 
     def begin(self) -> Task | None:
         """Something to play, the furthest behind first; None where all must wait."""
-        can_play = [
-            (line.next, shard)
-            for shard, line in enumerate(self._lines)
-            if line.task is None and line.next < line.released + self.depth and shard not in self.set_aside
-        ]
-        if not can_play:
+        end = self._given_back + self.depth  # of a turn taken in parts, no shard begins the one after
+        while self._idle and self._idle[0][1] in self.set_aside:
+            heapq.heappop(self._idle)
+        if not self._idle or self._idle[0][0] >= end:
             return None
-        turn, shard = min(can_play)
+        turn, shard = heapq.heappop(self._idle)
         self._tickets += 1
         task = Task(self._tickets, shard, turn)
         self._lines[shard].task = task
         return task
+
+    def count_playable(self) -> int:
+        """How many rollouts could begin now."""
+        end = self._given_back + self.depth
+        return sum(turn < end and shard not in self.set_aside for turn, shard in self._idle)
 
     def finish(self, task: Task, version: int) -> bool:
         """The rollout lies in its slot; False where the task is not the one being waited for."""
@@ -77,6 +84,8 @@ class Schedule:
         line.task, line.failures = None, 0
         line.versions[task.turn] = version
         line.next += 1
+        self._missing -= task.turn == self.turn
+        heapq.heappush(self._idle, (line.next, task.shard))
         return True
 
     def lose(self, task: Task, is_its_fault: bool = True) -> int:
@@ -85,11 +94,13 @@ class Schedule:
         if line.task == task:
             line.task = None
             line.failures += is_its_fault
+            heapq.heappush(self._idle, (line.next, task.shard))
         return line.failures
 
     def abandon(self, shard: int) -> None:
         """Play this shard no more."""
         self.set_aside.add(shard)
+        self._count_missing()
 
     def ready(self) -> list[int]:
         """The shards whose rollout of the current turn is finished and not yet taken."""
@@ -97,7 +108,10 @@ class Schedule:
 
     def is_complete(self) -> bool:
         """Whether every rollout of the current turn is finished."""
-        return len(self.ready()) == len(self._awaited())
+        return self._missing == 0
+
+    def _count_missing(self) -> None:
+        self._missing = len(self._awaited()) - len(self.ready())
 
     def _awaited(self) -> list[int]:
         """The shards that have not been handed over in the current turn."""
@@ -120,6 +134,7 @@ class Schedule:
             taken.append(Finished(shard, self.turn, line.versions[self.turn]))
         if not self._awaited():
             self.turn += 1
+            self._count_missing()
         return taken
 
     def release(self) -> None:
@@ -128,6 +143,7 @@ class Schedule:
             for turn in range(line.released, line.taken):
                 del line.versions[turn]
             line.released = line.taken
+        self._given_back = self.turn
 
     def rewind(self) -> None:
         """Forget all rollouts that were not handed over; those being played will come too late."""
@@ -136,6 +152,8 @@ class Schedule:
             line.versions.clear()
             line.released = line.taken = line.next = self.turn
             line.task, line.failures = None, 0
+        self._idle = [(self.turn, shard) for shard in range(len(self._lines))]
+        self._count_missing()
 
     def counts(self) -> tuple[int, int, int, int]:
         """How many slots are ready, being played, held by the caller, and free."""

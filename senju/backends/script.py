@@ -12,7 +12,7 @@ from types import ModuleType
 from senju.errors import ConfigError, WorkerError
 
 _MAIN = "__main__"
-_importing: list[str] = []  # the script this worker is importing
+_imported_by_worker: list[str] = []  # what this process imports, where it is a worker
 
 
 def find_importable(name: str, kind: str) -> tuple[str, str | None]:
@@ -40,18 +40,19 @@ def import_script(path: str) -> None:
     assert spec.loader is not None
     module: ModuleType = importlib.util.module_from_spec(spec)
     sys.modules["__mp_main__"] = sys.modules[_MAIN] = module
-    _importing.append(path)
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        _importing.clear()
+    spec.loader.exec_module(module)
+
+
+def forbid_training(imported: str) -> None:
+    """From now on this process is a worker: what it imports, for the user's classes, must not train."""
+    _imported_by_worker.append(imported)
 
 
 def refuse_unguarded() -> None:
-    """Refuse to train, or to start workers, while a worker imports the script that does so."""
-    if _importing:
+    """Refuse to train, or to start workers, in a worker: each would start others without end."""
+    if _imported_by_worker:
         raise WorkerError(
-            f"{_importing[0]} starts training when it is imported, and workers must import it for the "
-            "classes "
-            "it defines; put what it does under `if __name__ == '__main__':`, or the classes into a module"
+            f"{_imported_by_worker[0]} starts training when it is imported, and workers must import it for "
+            "the classes it defines; put what it does under `if __name__ == '__main__':`, or the classes "
+            "into a module of their own"
         )

@@ -5,6 +5,7 @@ moment the system closes the dead worker's connection. Everything it knows chang
 whoever waits for rollouts waits on its condition.
 """
 
+import contextlib
 import logging
 import os
 import selectors
@@ -22,7 +23,7 @@ from senju.backends.backend import Activity, Event
 from senju.backends.member import Hand, Member, Place, State
 from senju.backends.messages import Done, Failed, Ready, Stop, receive, send
 from senju.backends.schedule import Finished, Schedule, Task
-from senju.errors import ConfigError, SenjuError, WorkerError
+from senju.errors import ConfigError, ControlError, SenjuError, WorkerError
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ _MOST_ACTIVITIES = 50_000  # kept for the timeline until they are taken
 _VAIN_STARTS = 5  # in a row, before a place is given up
 _LEAVING_SECONDS = 5.0
 _SAID_BYTES = 4_000
+_PIPE_BYTES = 65_536  # what a pipe holds, and so all that a dead worker may have left there
 
 
 class Patience(NamedTuple):
@@ -62,13 +64,14 @@ class Supervisor:
         self.schedule = schedule
         self.changed = threading.Condition()
         self.wanted = 0
+        self.restarts = 0  # of all workers, also of those that are no more
         self.members: dict[int, Member] = {}
         self.places: dict[int, Place] = {}
         self._given_up: set[int] = set()  # places that no worker can be had for
         self._boards, self._patience = boards, patience
         self._hire, self._hire_here = hire, hire_here
         self._describe, self._set_aside = describe, set_aside
-        self._is_open = self._is_closing = False
+        self._is_open = self._is_closing = self._all_are_paused = False
         self._failure: BaseException | None = None
         self._events: list[Event] = []
         self._activities: deque[Activity] = deque(maxlen=_MOST_ACTIVITIES)
@@ -83,8 +86,7 @@ class Supervisor:
         self.wanted = num_workers
         self._thread.start()
         with self.changed:
-            self.changed.wait_for(lambda: self._failure is not None or self._all_are_ready())
-            self._raise_failure()
+            self._wait_for(self._all_are_ready)
 
     def _all_are_ready(self) -> bool:
         members = self.members.values()
@@ -96,28 +98,41 @@ class Supervisor:
         with self.changed:
             self.schedule.release()
             self._is_open = True
-            self._dispatch()
-            self.changed.wait_for(lambda: self._failure is not None or self.schedule.is_complete(), timeout)
-            self._raise_failure()
+            self._dispatch_and_watch()
+            self._wait_for(self.schedule.is_complete, timeout)
             return self.schedule.take()
 
     def rest(self) -> None:
         """Begin no rollout until the next `take`, and wait for those under way."""
         with self.changed:
             self._is_open = False
-            self.changed.wait_for(lambda: self._failure is not None or self.schedule.counts()[1] == 0)
-            self._raise_failure()
+            self._wait_for(lambda: self.schedule.counts()[1] == 0)
+
+    def _wait_for(self, condition: Callable[[], bool], timeout: float | None = None) -> None:
+        """Wait until it is so, or raise what makes that impossible."""
+        self.changed.wait_for(lambda: self._failure or self._is_closing or condition(), timeout)
+        if self._failure is not None:
+            raise self._failure
+        self._require_open()
+
+    def _require_open(self) -> None:
+        if self._is_closing:
+            raise ControlError("the workers were stopped; start another backend to go on")
 
     def pause(self, workers: Collection[int] | None, is_paused: bool) -> None:
         """Let workers begin no other rollout, or go on."""
         with self.changed:
+            self._require_open()
             for index in self._known(workers):
                 self.places[index].is_paused = is_paused
-            self._dispatch()
+            if workers is None:
+                self._all_are_paused = is_paused  # those that come later are meant too
+            self._dispatch_and_watch()
 
     def reset(self, workers: Collection[int] | None) -> list[int]:
         """Replace workers, each after the rollout under way."""
         with self.changed:
+            self._require_open()
             chosen = self._known(workers)
             for index in chosen:
                 if index in self.members:
@@ -134,6 +149,7 @@ class Supervisor:
     def resize(self, num_workers: int) -> None:
         """Go on with another number of workers; those too many leave after their rollout."""
         with self.changed:
+            self._require_open()
             self.wanted = num_workers
             self._given_up.clear()
             for place in self.places.values():
@@ -146,12 +162,15 @@ class Supervisor:
             if self._is_closing:
                 return
             self._is_closing = True
+            self.changed.notify_all()
             self._wake()
         if self._thread.ident is not None:
             self._thread.join()
         self._selector.close()
         os.close(self._wake_in)
         os.close(self._wake_out)
+        # they hold the backend, whose memory would then wait for the garbage collector
+        del self._hire, self._hire_here, self._describe, self._set_aside
 
     def take_events(self) -> list[Event]:
         """What happened since the last call."""
@@ -166,23 +185,21 @@ class Supervisor:
             self._activities.clear()
             return taken
 
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-
     def _tell(self, kind: str, message: str, worker: int | None = None, level: int = logging.WARNING) -> None:
         logger.log(level, "%s", message)
         self._events.append(Event(kind, message, worker))
 
     def _wake(self) -> None:
-        os.write(self._wake_in, b".")
+        with contextlib.suppress(BlockingIOError):  # so many calls lie there that it will wake
+            os.write(self._wake_in, b".")
 
     def _drain_wake(self) -> None:
         os.read(self._wake_out, 4096)
 
     def _run(self) -> None:
         try:
-            self._adjust()
+            with self.changed:
+                self._adjust()
             while self.members or not self._is_closing:
                 happened = self._selector.select(self._rhythm())
                 with self.changed:
@@ -215,9 +232,15 @@ class Supervisor:
         for index in range(self.wanted):
             if index not in self.members and index not in self._given_up:
                 self._add(index)
+        if not self.members:  # none can be had
+            self.places.setdefault(0, self._new_place())
+            self._admit(Member(0, self._hire_here(0)))
+
+    def _new_place(self) -> Place:
+        return Place(is_paused=self._all_are_paused)
 
     def _add(self, index: int) -> None:
-        place = self.places.setdefault(index, Place())
+        place = self.places.setdefault(index, self._new_place())
         if place.vain_starts >= _VAIN_STARTS:
             self._give_up(index, f"worker {index} ended {place.vain_starts} times before it was ready")
             return
@@ -232,23 +255,27 @@ class Supervisor:
         member.beat = float(self._boards[member.index, BEAT])
         self.members[member.index] = member
         connection = member.hand.connection
-        self._selector.register(connection, selectors.EVENT_READ, lambda: self._hear(member))
-        if member.hand.output is not None:
+        self._selector.register(connection, selectors.EVENT_READ, lambda: self._attend(member, self._hear))
+        output = member.hand.output
+        if output is not None:
             self._selector.register(
-                member.hand.output, selectors.EVENT_READ, lambda: self._read_output(member)
+                output, selectors.EVENT_READ, lambda: self._attend(member, self._read_output)
             )
+
+    def _attend(self, member: Member, handle: Callable[[Member], None]) -> None:
+        """What happened at the same moment may have removed the member, and closed what is to be read."""
+        if self.members.get(member.index) is member:
+            handle(member)
 
     def _give_up(self, index: int, reason: str) -> None:
         """Go on with fewer workers; where none is left, this process plays."""
         self._given_up.add(index)
+        self.places.pop(index, None)
         left = self.wanted - len(self._given_up)
         if left:
-            self.places.pop(index, None)
             self._tell("fewer_workers", f"{reason}; going on with {left} of {self.wanted} workers")
         else:
             self._tell("sequential", f"{reason}; going on in this process alone, one rollout after another")
-            self.places[index] = Place()
-            self._admit(Member(index, self._hire_here(index)))
         self.changed.notify_all()
 
     def _dismiss(self, member: Member) -> None:
@@ -258,25 +285,46 @@ class Supervisor:
         is_busy = member.state in (State.PLAYING, State.STARTING)
         if is_busy and not self._is_closing:
             return
-        if is_busy:
+        if is_busy and member.hand.can_be_killed:
             member.hand.kill()
         else:
             self._send(member, Stop())
         member.enter(State.LEAVING)
 
+    def _dispatch_and_watch(self) -> None:
+        """For other threads: the supervisor may be waiting without a limit, and is to look who hangs."""
+        self._dispatch()
+        self._wake()
+
     def _dispatch(self) -> None:
+        """Give each free worker a rollout, and as long as there are plenty one more to go on with.
+
+        The second hides the time that messages take. The last ones of a turn go to whoever is free
+        first, since no two rollouts take equally long.
+        """
         if not self._is_open or self._is_closing:
             return
-        for index in sorted(self.members):
-            member = self.members[index]
-            is_free = member.state == State.WAITING and not member.must_go and index < self.wanted
-            if not is_free or self.places[index].is_paused:
-                continue
-            task = self.schedule.begin()
-            if task is None:
+        members = [member for _, member in sorted(self.members.items()) if self._can_play(member)]
+        for member in members:
+            if not member.tasks and not self._assign(member):
                 return
-            member.enter(State.PLAYING, task)
-            self._send(member, task)
+        for member in members:
+            if len(member.tasks) == 1 and self.schedule.count_playable() > len(members):
+                self._assign(member)
+
+    def _can_play(self, member: Member) -> bool:
+        is_there = member.state in (State.WAITING, State.PLAYING) and not member.must_go
+        return is_there and member.index < self.wanted and not self.places[member.index].is_paused
+
+    def _assign(self, member: Member) -> bool:
+        task = self.schedule.begin()
+        if task is None:
+            return False
+        member.tasks.append(task)
+        if member.state == State.WAITING:
+            member.enter(State.PLAYING)
+        self._send(member, task)
+        return True
 
     def _send(self, member: Member, message: Task | Stop) -> None:
         """A worker that died meanwhile is noticed by its end, which comes next."""
@@ -288,7 +336,7 @@ class Supervisor:
     def _hear(self, member: Member) -> None:
         try:
             message = receive(member.hand.connection)
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):  # gone, perhaps in the middle of a message
             self._lose(member)
             return
         if isinstance(message, Done):
@@ -298,7 +346,7 @@ class Supervisor:
         else:
             assert isinstance(message, Ready)
             member.enter(State.WAITING)
-        self.changed.notify_all()
+            self.changed.notify_all()
 
     def _on_done(self, member: Member, done: Done) -> None:
         place = self.places[member.index]
@@ -308,12 +356,19 @@ class Supervisor:
         member.rollouts += 1
         interval = self._patience.reset_interval
         member.must_go = member.must_go or 0 < interval <= member.rollouts
-        if member.state == State.PLAYING:
-            member.enter(State.WAITING)
+        self._end_task(member, done.task)
         self._activities.append(
             Activity(member.index, done.task.shard, done.task.turn, done.began, done.ended)
         )
         self.schedule.finish(done.task, done.version)
+        if self.schedule.is_complete() or not self._is_open:
+            self.changed.notify_all()
+
+    def _end_task(self, member: Member, task: Task) -> None:
+        if member.task == task:
+            member.tasks.popleft()
+        if member.state == State.PLAYING:
+            member.enter(State.PLAYING if member.tasks else State.WAITING)
 
     def _on_failed(self, member: Member, failed: Failed) -> None:
         if failed.task is None:
@@ -322,12 +377,15 @@ class Supervisor:
                 return
             what = f"{failed.error}: {failed.text}\n{failed.traceback}"
             self._failure = WorkerError(f"worker {member.index} could not get ready: {what}")
+            self.changed.notify_all()
             return
-        member.enter(State.WAITING)
+        self._end_task(member, failed.task)
+        self.changed.notify_all()
         where = f"worker {member.index}, {self._describe(failed.task)}"
         if failed.is_senju_error:  # would come again, and is what the serial backend raises
             kind: type[SenjuError] = getattr(senju.errors, failed.error, WorkerError)
             self._failure = kind(f"{failed.text} ({where})")
+            self._failure.add_note(f"In the worker:\n{failed.traceback}")
             return
         self._count_failure(
             failed.task, f"{where}: {failed.error}: {failed.text}\n{failed.traceback}", member
@@ -349,14 +407,12 @@ class Supervisor:
     def _lose(self, member: Member) -> None:
         """A member has ended: wanted or not."""
         was_leaving, was_starting = member.state == State.LEAVING, member.state == State.STARTING
-        task = member.task
+        task = self._take_back(member)
         how = self._remove(member)
         self.changed.notify_all()
         if was_leaving:
             return
-        place = self.places[member.index]
-        place.restarts += 1
-        place.vain_starts = place.vain_starts + 1 if was_starting else 0
+        self._count_restart(member.index, was_starting)
         who = f"worker {member.index}" + (f" (process {member.hand.pid})" if member.hand.pid else "")
         if (member.lacks_memory or member.hand.lacks_memory) and len(self.members):
             if task is not None:
@@ -367,6 +423,20 @@ class Supervisor:
             self._tell("worker_lost", f"{who} {how}; another takes its place", member.index)
             return
         self._count_failure(task, f"{who} {how} while it played {self._describe(task)}", member)
+
+    def _count_restart(self, index: int, was_starting: bool) -> None:
+        place = self.places[index]
+        place.restarts += 1
+        self.restarts += 1
+        place.vain_starts = place.vain_starts + 1 if was_starting else 0
+
+    def _take_back(self, member: Member) -> Task | None:
+        """What a member that is gone was playing; what it had not begun goes to others."""
+        playing = member.task
+        for waiting in list(member.tasks)[1:]:
+            self.schedule.lose(waiting, is_its_fault=False)
+        member.tasks.clear()
+        return playing
 
     def _remove(self, member: Member) -> str:
         hand = member.hand
@@ -388,18 +458,16 @@ class Supervisor:
         """What a worker printed goes to the log; its end is kept for when it dies."""
         output = member.hand.output
         assert output is not None
-        while True:
-            try:
-                data = os.read(output, 65536)
-            except BlockingIOError:
-                return
-            if not data:
-                self._forget(output)
-                return
-            text = data.decode(errors="replace")
-            member.said = (member.said + text)[-_SAID_BYTES:]
-            for line in text.splitlines():
-                logger.info("worker %d: %s", member.index, line)
+        try:
+            data = os.read(output, _PIPE_BYTES)  # once: others must be heard, however much it prints
+        except BlockingIOError:
+            return
+        if not data:
+            self._forget(output)
+        text = data.decode(errors="replace")
+        member.said = (member.said + text)[-_SAID_BYTES:]
+        for line in text.splitlines():
+            logger.info("worker %d: %s", member.index, line)
 
     def _look_for_hung(self) -> None:
         gap = 2 * (self._rhythm() or 1.0)
@@ -429,12 +497,11 @@ class Supervisor:
             self.changed.notify_all()
             member.enter(State.LEAVING)
             return
-        task = member.task
+        task = self._take_back(member)
         member.said = ""
         self._remove(member)
-        place = self.places[member.index]
-        place.restarts += 1
-        place.vain_starts = place.vain_starts + 1 if task is None else 0
+        self._count_restart(member.index, was_starting=task is None)
+        self.changed.notify_all()
         if task is None:
             self._tell("worker_hung", f"{cause}; another takes its place", member.index)
         else:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from senju.backends.arena import Arena, arena_bytes, require_memory
+from senju.backends.arena import Arena, arena_bytes, new_private_block, require_memory
 from senju.backends.backend import Plan
 from senju.backends.member import Hand
 from senju.backends.messages import send
@@ -77,7 +77,7 @@ class Threads(Pool):
     def _open_arena(self, game: Game, weight_bytes: int) -> tuple[Arena, int]:
         num_bytes = arena_bytes(self._plan, game, weight_bytes)
         require_memory(num_bytes)
-        self._block: NDArray[np.uint8] = np.zeros(num_bytes, np.uint8)
+        self._block: NDArray[np.uint8] = new_private_block(num_bytes)
         return Arena(self._plan, game, weight_bytes, self._block), 0
 
     def _hire(self, index: int) -> Hand:

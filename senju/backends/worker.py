@@ -106,23 +106,20 @@ class Worker:
 
 def serve(connection: "Connection[Any, Any]", worker: Worker) -> None:
     """Play what the supervisor asks for, until it says stop or is gone."""
-    send(connection, Ready())
-    while True:
-        try:
-            message = receive(connection)
-        except (EOFError, ConnectionResetError):
-            return
-        if isinstance(message, Stop):
-            return
-        assert isinstance(message, Task)
-        try:
-            answer: Done | Failed = worker.play(message)
-        except Exception as error:  # noqa: BLE001  # travels to the supervisor, whoever raised it
-            answer = describe_failure(error, message)
-        try:
-            send(connection, answer)
-        except BrokenPipeError:  # the supervisor is gone, or waits no more
-            return
+    try:
+        send(connection, Ready())
+        while not isinstance(message := receive(connection), Stop):
+            assert isinstance(message, Task)
+            send(connection, _answer(worker, message))
+    except (EOFError, BrokenPipeError, ConnectionResetError):  # the supervisor is gone, or waits no more
+        return
+
+
+def _answer(worker: Worker, task: Task) -> Done | Failed:
+    try:
+        return worker.play(task)
+    except Exception as error:  # noqa: BLE001  # travels to the supervisor, whoever raised it
+        return describe_failure(error, task)
 
 
 def describe_failure(error: Exception, task: Task | None) -> Failed:

@@ -10,12 +10,15 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from senju.cli.console import percent, score_text
+from senju.machine import available_cores
 from senju.training import trainer
 from senju.training.evaluation import MatchResult
 from senju.training.run import Run
-from senju.training.stages import explain, share_of_groups
+from senju.training.run_config import RunConfig
+from senju.training.stages import share_of_groups
 
 BARS = " ▁▂▃▄▅▆▇█"
 PLAIN_INTERVAL = 10.0  # seconds between lines where there is no terminal
@@ -69,7 +72,7 @@ class TrainingDisplay(trainer.Listener):
         self.console.print(
             f"Training [bold]{config.game['name']}[/] by {config.algorithm['name']} with the model "
             f"{config.model['name']} ({weights:,} weights), {config.collect.num_games} games at once, "
-            f"{config.total_steps:,} steps, seed {config.seed}.",
+            f"{config.total_steps:,} steps, seed {config.seed}; {_hands(config)}.",
             highlight=False,
         )
         self.console.print(f"Run folder: [bold]{escape(str(run.path))}[/]", highlight=False, soft_wrap=True)
@@ -104,7 +107,10 @@ class TrainingDisplay(trainer.Listener):
             parts.append(self._strength_table())
         columns = Table.grid(expand=True, padding=(0, 2))
         columns.add_row(self._metrics_table(self._latest), _time_table(self._latest))
-        return Panel(Group(*parts, columns), border_style="dim")
+        parts += [columns, Text(f"  {self._latest.explanation}", style="dim")]
+        if self._latest.engine.get("workers", 0) > 1:
+            parts.append(_workers_line(self._latest))
+        return Panel(Group(*parts), border_style="dim")
 
     def _strength_table(self) -> Table:
         table = Table(box=None, padding=(0, 2))
@@ -132,8 +138,29 @@ def _time_table(progress: trainer.Progress) -> Table:
     table.add_column(f"{progress.steps_per_second:,.0f} steps/s", min_width=20)
     for name, share in share_of_groups(progress.stages).items():
         table.add_row(name, percent(share, 0), f"[green]{'█' * round(20 * share)}[/]")
-    table.add_row(f"[dim]{explain(progress.stages)}[/]")
     return table
+
+
+def _workers_line(progress: trainer.Progress) -> Text:
+    """How busy each worker was lately, and what had to be healed."""
+    engine = progress.engine
+    line = Text("  workers ", style="bold")
+    line.append("".join(BARS[max(1, round(8 * share))] for share in engine["busy"]), style="green")
+    mean = sum(engine["busy"]) / len(engine["busy"])
+    facts = [f" {percent(mean, 0)} busy", f"{engine['memory_bytes'] / 2**20:,.0f} MiB in all"]
+    facts += [f"{engine['restarts']} replaced"] if engine["restarts"] else []
+    facts += [f"{engine['set_aside']} shards set aside"] if engine["set_aside"] else []
+    facts += [f"lag {progress.metrics['lag_mean']:.1f}"] if progress.metrics["lag_max"] else []
+    return line.append(", ".join(facts), style="dim")
+
+
+def _hands(config: RunConfig) -> str:
+    """Who plays, in words."""
+    name = config.backend["name"]
+    if name == "serial":
+        return "one process"
+    count = min(config.backend.get("num_workers") or available_cores(), config.plan.num_shards)
+    return f"{count} {name if count > 1 else name.removesuffix('es').removesuffix('s')} play"
 
 
 def _duration(seconds: float) -> str:

@@ -6,10 +6,12 @@ from typing import Annotated
 import typer
 
 from senju.cli.console import out
+from senju.cli.control import pause, reset, resume, workers
 from senju.cli.doctor import doctor
 from senju.cli.evaluate import evaluate
 from senju.cli.games import games
 from senju.cli.play import play
+from senju.cli.status import status
 from senju.cli.train import train
 from senju.version import __version__
 
@@ -36,7 +38,7 @@ def senju(
     """Train game-playing agents with many hands at once."""
 
 
-for command in (train, evaluate, play, games, doctor):
+for command in (train, evaluate, play, games, doctor, status, pause, resume, reset, workers):
     app.command()(command)
 
 

@@ -9,7 +9,7 @@ from rich.markup import escape
 from senju.cli.console import JsonOption, SetOption, friendly_errors, out, print_json, program, settings_from
 from senju.cli.display import TrainingDisplay
 from senju.cli.results import judgement_text, match_table
-from senju.training.api import prepare, train_run
+from senju.training.api import prepare, train_run, with_workers
 from senju.training.interrupt import stop_on_signals
 from senju.training.run import Run
 from senju.training.stages import explain
@@ -25,6 +25,10 @@ def train(
     assignments: SetOption = None,
     steps: Annotated[int | None, typer.Option(help="Short for --set total_steps=N.")] = None,
     seed: Annotated[int | None, typer.Option(help="Short for --set seed=N.")] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Worker processes that play (0: one per core); the result is the same.", min=0),
+    ] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run.")] = None,
     checkpoint: Annotated[str | None, typer.Option(help="With --resume: from this checkpoint.")] = None,
     max_updates: Annotated[
@@ -38,6 +42,7 @@ def train(
     """
     with friendly_errors():
         settings = settings_from(config, assignments, total_steps=steps, seed=seed)
+        settings = with_workers(settings, workers)
         prepared = prepare(game, run, resume, checkpoint, settings)
         with stop_on_signals() as stop:
             if as_json:

@@ -6,6 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from senju.backends.script import refuse_unguarded
 from senju.config import Settings, merged, validated
 from senju.errors import ConfigError
 from senju.games import make_game
@@ -16,12 +17,13 @@ from senju.training.run import Run, new_model
 from senju.training.run_config import RunConfig, require_device, resolve_config
 from senju.training.trainer import Listener, Trainer
 
-CHANGEABLE_ON_RESUME = ("total_steps", "evaluation", "checkpoint")
+CHANGEABLE_ON_RESUME = ("total_steps", "evaluation", "checkpoint", "backend")
 
 
 def train(
     game: str | Settings | None = None,
     *,
+    workers: int | None = None,
     run: str | os.PathLike[str] | None = None,
     resume: str | os.PathLike[str] | None = None,
     from_checkpoint: str | None = None,
@@ -31,22 +33,33 @@ def train(
 ) -> Run:
     """Train an agent and return its run, with `run.agent`, `run.metrics` and `run.path`.
 
-    `settings` are those of a run's config: `total_steps=100_000`, `model="resnet"`,
-    `algorithm={"epochs": 2}`; a game's own settings go with `game={"name": …, …}`. `resume`
-    takes an existing run's folder and goes on from its newest checkpoint, or from the one named by
-    `from_checkpoint`. `max_updates` stops early; the run can be resumed. Ctrl-C finishes the step,
-    saves, and raises KeyboardInterrupt.
+    `workers` plays the games in so many processes; the result is the same for any number. `settings`
+    are those of a run's config: `total_steps=100_000`, `model="resnet"`, `algorithm={"epochs": 2}`; a
+    game's own settings go with `game={"name": …, …}`. `resume` takes an existing run's folder and goes
+    on from its newest checkpoint, or from the one named by `from_checkpoint`. `max_updates` stops
+    early; the run can be resumed. Ctrl-C finishes the step, saves, and raises KeyboardInterrupt.
     """
+    refuse_unguarded()
     if max_updates is not None and max_updates < 1:
         raise ConfigError(f"max_updates={max_updates}: expected 1 or more, or None for all")
     if isinstance(game, dict):
         game, settings = None, {**settings, "game": game}
+    settings = with_workers(settings, workers)
     prepared = prepare(game, run, resume, from_checkpoint, settings)
     with stop_on_signals() as stop:
         train_run(prepared, stop, listener, from_checkpoint, max_updates)
     if stop.is_set:
         raise KeyboardInterrupt(f"stopped; go on with resume={str(prepared.path)!r}")
     return prepared
+
+
+def with_workers(settings: Settings, num_workers: int | None) -> Settings:
+    """Settings for so many workers, of the backend they name or else of processes."""
+    if num_workers is None:
+        return settings
+    named = merged({"backend": {}}, settings)["backend"]
+    chosen = named if isinstance(named, dict) and "name" in named else {"name": named or "processes"}
+    return merged(settings, {"backend": {"name": chosen["name"], "num_workers": num_workers}})
 
 
 def train_run(

@@ -2,9 +2,11 @@
 
 import logging
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from selectors import EVENT_READ, DefaultSelector
 from types import FrameType
 
 logger = logging.getLogger(__name__)
@@ -13,8 +15,10 @@ logger = logging.getLogger(__name__)
 class StopRequest:
     """Whether somebody asked to stop, and by which signal."""
 
-    def __init__(self) -> None:
+    def __init__(self, arrivals: socket.socket | None = None) -> None:
+        """`arrivals` can be read when signals have arrived; without it nobody sends any."""
         self.signal: signal.Signals | None = None
+        self._arrivals = arrivals
 
     @property
     def is_set(self) -> bool:
@@ -26,6 +30,18 @@ class StopRequest:
         """What a shell expects from a program stopped by that signal: 130 for Ctrl-C."""
         return 128 + self.signal if self.signal is not None else 0
 
+    def wait(self, wake: socket.socket) -> None:
+        """Sleep until something is sent to `wake` or a signal arrives, be it while falling asleep.
+
+        What was sent is taken away, so that the next sleep lasts until something new comes.
+        """
+        with DefaultSelector() as selector:
+            for source in (wake, self._arrivals):
+                if source is not None:
+                    selector.register(source, EVENT_READ, data=source)
+            for key, _ in selector.select():
+                key.data.recv(2**16)
+
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
@@ -33,10 +49,13 @@ def stop_on_signals() -> Iterator[StopRequest]:
 
     A second one raises KeyboardInterrupt wherever the program is.
     """
-    request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
-        yield request
+        yield StopRequest()
         return
+    arrivals, arrive = socket.socketpair()
+    arrivals.setblocking(False)
+    arrive.setblocking(False)
+    request = StopRequest(arrivals)
 
     def handle(number: int, frame: FrameType | None) -> None:
         if request.is_set:
@@ -45,8 +64,13 @@ def stop_on_signals() -> Iterator[StopRequest]:
         logger.warning("stopping: this step is finished and saved first; once more stops at once")
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    # Written to at once, from whichever thread the signal came to. `handle` only runs when the main thread
+    # gets round to it: too late for a sleep that begins just after the signal.
+    previous_wake = signal.set_wakeup_fd(arrive.fileno(), warn_on_full_buffer=False)
     try:
-        yield request
+        with arrivals, arrive:
+            yield request
     finally:
+        signal.set_wakeup_fd(previous_wake)
         for number, handler in previous.items():
             signal.signal(number, handler)

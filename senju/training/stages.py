@@ -1,14 +1,52 @@
-"""Where the time goes, in words: stages gathered into collecting, learning and the rest."""
+"""Where the time goes, in words: stages gathered into groups, what bounds a run, and what would help."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
+COLLECTING, WAITING, LEARNING = "collecting", "waiting for workers", "learning"
+MEASURING, SAVING, STARTING = "measuring strength", "saving", "starting"
 GROUPS = {
-    "collecting": ("observe", "evaluate", "choose", "step", "restart"),
-    "learning": ("advantages", "gather", "forward", "backward", "optimise"),
-    "measuring strength": ("match",),
-    "saving": ("checkpoint", "metrics", "publish"),
-    "starting": ("start",),
+    COLLECTING: ("observe", "evaluate", "choose", "step", "restart"),
+    WAITING: ("waiting",),  # workers stood idle while others of the same collection still played
+    LEARNING: ("advantages", "gather", "forward", "backward", "optimise"),
+    MEASURING: ("match",),
+    SAVING: ("checkpoint", "metrics", "publish"),
+    STARTING: ("start",),
 }
+KNOWN_STAGES = {name for names in GROUPS.values() for name in names}
+MUCH_IDLE = 0.2  # of collecting; some waiting is normal, since no two rollouts take equally long
+WORTHWHILE = 0.1  # of the whole time; less is not worth advice
+
+
+class Setting(NamedTuple):
+    """What a run has to work with, as far as advice depends on it."""
+
+    backend: str
+    num_workers: int
+    cores: int
+    num_shards: int
+    device: str
+    mode: str  # sync or async
+
+    @property
+    def useful_workers(self) -> int:
+        """The fewest workers that are as fast as the cores and the shards allow.
+
+        In sync mode the shards are played in rounds, and only a worker that saves a round helps.
+
+        >>> Setting("processes", 2, cores=6, num_shards=8, device="cpu", mode="sync").useful_workers
+        4
+        """
+        most = min(self.cores, self.num_shards)
+        if self.mode == "async":
+            return most
+        rounds = _divided_up(self.num_shards, most)
+        return _divided_up(self.num_shards, rounds)
+
+
+def _divided_up(number: int, divisor: int) -> int:
+    return -(-number // divisor)
 
 
 def share_of_groups(stages: Mapping[str, float]) -> dict[str, float]:
@@ -19,24 +57,193 @@ def share_of_groups(stages: Mapping[str, float]) -> dict[str, float]:
     """
     total = sum(stages.values()) or 1.0
     shares = {group: sum(stages.get(name, 0.0) for name in names) / total for group, names in GROUPS.items()}
-    known = [name for names in GROUPS.values() for name in names]
-    shares["other"] = sum(seconds for name, seconds in stages.items() if name not in known) / total
+    shares["other"] = sum(seconds for name, seconds in stages.items() if name not in KNOWN_STAGES) / total
     return {group: share for group, share in sorted(shares.items(), key=lambda item: -item[1]) if share > 0}
 
 
-def explain(stages: Mapping[str, float]) -> str:
-    """One line that names what bounds the run.
+def explain(stages: Mapping[str, float], *, setting: Setting | None = None) -> str:
+    """One line that names what bounds the run and, where its setting is given, what would help.
 
-    >>> explain({"evaluate": 1.0, "forward": 1.0, "backward": 2.0})
+    >>> stages = {"evaluate": 1.0, "forward": 1.0, "backward": 2.0}
+    >>> explain(stages)
     'learning-bound 75 % (backward 50 %); collecting 25 %'
+    >>> explain(stages, setting=Setting("processes", 2, cores=8, num_shards=8, device="cuda", mode="sync"))
+    'learning-bound 75 % (backward 50 %): collect.mode=async would let games go on meanwhile; collecting 25 %'
     """
     total = sum(stages.values())
     if not total:
         return "nothing timed yet"
-    shares = list(share_of_groups(stages).items())
-    (group, share), rest = shares[0], shares[1:3]
-    names = [name for name in GROUPS.get(group, stages) if name in stages]
-    dearest = max(names, key=lambda name: stages[name])
-    parts = [f"{group}-bound {share:.0%} ({dearest} {stages[dearest] / total:.0%})"]
-    parts += [f"{name} {part:.0%}" for name, part in rest]
-    return "; ".join(parts).replace("%", " %")
+    shares = dict(list(share_of_groups(stages).items())[:3])
+    parts = {group: f"{group} {_percent(share)}" for group, share in shares.items()}
+    first = next(iter(shares))
+    if first == WAITING:
+        parts[first] = f"waiting-bound {_percent(shares[first])}"
+    else:
+        dearest = _dearest(first, stages)
+        detail = f"{dearest} {_percent(stages[dearest] / total)}"
+        parts[first] = f"{first}-bound {_percent(shares[first])} ({detail})"
+    if setting:
+        advised = _advised_group(shares)
+        parts[advised] += _advice(advised, stages, shares, setting)
+    return "; ".join(parts.values())
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _dearest(group: str, stages: Mapping[str, float]) -> str:
+    """The stage of a group that takes the longest; empty where none was timed."""
+    names = GROUPS.get(group) or [name for name in stages if name not in KNOWN_STAGES]
+    return max((name for name in names if name in stages), key=lambda name: stages[name], default="")
+
+
+@dataclass(frozen=True)
+class _Situation:
+    """What the rules ask for."""
+
+    setting: Setting
+    shares: Mapping[str, float]
+    dearest: str  # stage of the group the advice is for
+
+    @property
+    def collecting(self) -> float:
+        return self.shares.get(COLLECTING, 0.0) + self.shares.get(WAITING, 0.0)
+
+    @property
+    def is_much_idle(self) -> bool:
+        return self.shares.get(WAITING, 0.0) > MUCH_IDLE * self.collecting
+
+    @property
+    def needs_workers(self) -> bool:
+        return self.setting.useful_workers > self.setting.num_workers
+
+    @property
+    def could_overlap(self) -> bool:
+        """Whether collecting and learning wait for each other though each has a device of its own."""
+        one, other = self.collecting, self.shares.get(LEARNING, 0.0)
+        is_sync = self.setting.mode == "sync" or self.setting.backend == "serial"
+        return is_sync and self.setting.device != "cpu" and min(one, other) >= WORTHWHILE
+
+    @property
+    def divides_evenly(self) -> bool:
+        return self.setting.num_shards % max(self.setting.num_workers, 1) == 0
+
+
+class Rule(NamedTuple):
+    """What to say of a group where the situation is this one; braces stand for the setting's fields."""
+
+    group: str
+    applies: Callable[[_Situation], bool]
+    advice: str
+
+
+# The first rule that applies is the one to follow; a group without any gets no advice.
+RULES = (
+    # fewer workers than would help
+    Rule(
+        COLLECTING,
+        lambda now: now.setting.backend == "serial" and now.needs_workers,
+        "--workers {useful_workers} would help (one worker on {cores} cores, {num_shards} shards)",
+    ),
+    Rule(
+        COLLECTING,
+        lambda now: now.needs_workers,
+        "more workers would help: --workers {useful_workers} "
+        "({num_workers} of {cores} cores in use, {num_shards} shards)",
+    ),
+    # more workers than cores, or too few shards for the cores
+    Rule(
+        COLLECTING,
+        lambda now: now.setting.num_workers > now.setting.cores,
+        "{num_workers} workers take turns on {cores} cores: --workers {useful_workers} would do",
+    ),
+    Rule(
+        COLLECTING,
+        lambda now: min(now.setting.num_workers, now.setting.num_shards) < now.setting.cores,
+        "more shards would help: a multiple of {cores} keeps all {cores} cores busy, now {num_shards} "
+        "(collect.num_games / collect.games_per_shard)",
+    ),
+    # one worker per core, and yet they stand idle
+    Rule(
+        COLLECTING,
+        lambda now: now.is_much_idle and not now.divides_evenly,
+        "use a number of shards that is a multiple of the workers "
+        "({num_shards} shards, {num_workers} workers)",
+    ),
+    Rule(
+        COLLECTING,
+        lambda now: now.is_much_idle,
+        "workers were replaced, paused or slowed down: the timeline shows when",
+    ),
+    # every core is busy
+    Rule(
+        COLLECTING,
+        lambda now: now.could_overlap and now.setting.backend != "serial",
+        "every core is in use, but collect.mode=async would let games go on while the learner learns",
+    ),
+    Rule(
+        COLLECTING,
+        lambda now: now.dearest == "evaluate",
+        "every core is in use, but a smaller network or larger shards (collect.games_per_shard) would help",
+    ),
+    Rule(
+        COLLECTING,
+        lambda now: True,
+        "every core is in use and the game itself is dear: only a faster game or more cores would help",
+    ),
+    # the learner has a device of its own, and one waits for the other
+    Rule(
+        LEARNING,
+        lambda now: now.could_overlap and now.setting.backend == "serial",
+        "--workers {useful_workers} with collect.mode=async would let games go on meanwhile",
+    ),
+    Rule(
+        LEARNING,
+        lambda now: now.could_overlap,
+        "collect.mode=async would let games go on meanwhile",
+    ),
+    # learning itself
+    Rule(
+        LEARNING,
+        lambda now: now.needs_workers and now.collecting >= WORTHWHILE,
+        "--workers {useful_workers} would shorten collecting, "
+        "a smaller network or algorithm.precision=bfloat16 learning",
+    ),
+    Rule(
+        LEARNING,
+        lambda now: now.setting.device == "cpu",
+        "more workers will not help, but a smaller network, algorithm.precision=bfloat16 or a GPU might",
+    ),
+    Rule(
+        LEARNING,
+        lambda now: True,
+        "more workers will not help, but a smaller network, algorithm.precision=bfloat16 "
+        "or a larger algorithm.minibatch_size might",
+    ),
+    # what is done at intervals, or once
+    Rule(MEASURING, lambda now: True, "a larger evaluation.interval or fewer evaluation.games would help"),
+    Rule(SAVING, lambda now: now.dearest == "checkpoint", "a larger checkpoint.interval would help"),
+    Rule(SAVING, lambda now: True, "longer rollouts (collect.rollout_steps) would do it less often"),
+    Rule(STARTING, lambda now: True, "paid once, a longer run makes up for it"),
+)
+
+
+def _advised_group(shares: Mapping[str, float]) -> str:
+    """The largest group, where collecting and waiting for it count as one."""
+    first = next(iter(shares))
+    collecting, waiting = shares.get(COLLECTING, 0.0), shares.get(WAITING, 0.0)
+    if first not in (COLLECTING, WAITING) and collecting + waiting > shares[first]:
+        return COLLECTING if collecting >= waiting else WAITING
+    return first
+
+
+def _advice(advised: str, stages: Mapping[str, float], shares: Mapping[str, float], setting: Setting) -> str:
+    """What to add to a group's part of the line; nothing where no rule applies."""
+    group = COLLECTING if advised == WAITING else advised
+    now = _Situation(setting, shares, _dearest(group, stages))
+    facts = {**setting._asdict(), "useful_workers": setting.useful_workers}
+    for rule in RULES:
+        if rule.group == group and rule.applies(now):
+            return f": {rule.advice.format(**facts)}"
+    return ""

@@ -1,5 +1,6 @@
 """The trainer: collect, learn, publish; measure and save at intervals."""
 
+import dataclasses
 import logging
 from contextlib import closing
 from dataclasses import dataclass
@@ -22,11 +23,15 @@ from senju.timing import StageClock
 from senju.training.checkpoint import Checkpoint
 from senju.training.evaluation import MatchResult, play_match
 from senju.training.interrupt import StopRequest
+from senju.training.live import LiveRun
 from senju.training.metrics import MetricsWriter
+from senju.training.monitor import Monitor
 from senju.training.opponents import make_player
 from senju.training.players import Player
 from senju.training.plot import strength_svg
 from senju.training.run import Run
+from senju.training.run_socket import SOCKET
+from senju.training.stages import Setting, explain
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +49,8 @@ class Progress:
     seconds_left: float
     metrics: dict[str, float]
     stages: dict[str, float]  # seconds of each stage so far in this session
+    engine: dict[str, Any]  # the last sample of workers, slots and memory; empty before the first
+    explanation: str  # what bounds the run, and what would help
 
 
 class Listener:
@@ -79,8 +86,15 @@ class Trainer:
         )
         backend = self.config.backend
         self.backend = BACKENDS.get(backend["name"])(BACKENDS.configure(backend))
+        self._plan = dataclasses.replace(
+            self.config.plan, folder=str(run.path.resolve()), sockets=(str(run.path.resolve() / SOCKET),)
+        )
         self._checkpoint = checkpoint
         self._players: dict[str, Player] = {}
+        self._monitor = Monitor(run.path, self.backend)
+        self._live = LiveRun(self.backend, self._report, lambda event: self._monitor.note(event, self.update))
+        self._latest: Progress | None = None
+        self._engine: dict[str, Any] = {}
 
     def train(self, stop: StopRequest | None = None, max_updates: int | None = None) -> bool:
         """Train until done, or until asked to stop; return whether the run is finished.
@@ -90,16 +104,23 @@ class Trainer:
         """
         stop = stop or StopRequest()
         keep_freed_memory()
-        with self.run.locked(), math_threads(self.config.threads or available_cores()):
+        with (
+            self.run.locked(),
+            math_threads(self.config.threads or available_cores()),
+            self._live.listening(self.run.path),
+        ):
             try:
                 with self._clock.stage("start"):
                     self._players = self._make_players()
-                    self.backend.start(self.config.plan)
+                    self.backend.start(self._plan)
                     self._resume()
+                self._live.is_started = True
                 with closing(MetricsWriter(self.run.path, after_update=self.update)) as writer:
                     return self._loop(stop, writer, max_updates)
             finally:
+                self._live.is_started = False
                 self.backend.close()
+                self._monitor.write_timeline()
 
     def _loop(self, stop: StopRequest, writer: MetricsWriter, max_updates: int | None) -> bool:
         last = self.total_updates
@@ -110,6 +131,9 @@ class Trainer:
         saved = self.update if self.run.checkpoints.all() else None
         self._evaluate(writer, stop)  # what an earlier stop cut short
         while self.update < last and not stop.is_set:
+            self._stand_while_paused(stop)
+            if stop.is_set:
+                break
             self._one_update(writer)
             if self.update % self.config.checkpoint.interval == 0 or self.update == self.total_updates:
                 self._save()
@@ -119,20 +143,37 @@ class Trainer:
             self._save()
         return self.update >= self.total_updates and not self._opponents_due()
 
+    def _stand_while_paused(self, stop: StopRequest) -> None:
+        gate = self._live.gate
+        if not gate.is_closed:
+            return
+        self.backend.pause()
+        try:
+            gate.pass_through(stop)
+        finally:
+            self.backend.resume()
+
     def _one_update(self, writer: MetricsWriter) -> None:
-        rollouts = self.backend.collect()
-        metrics = self.learner.update(rollouts) | _describe_games(rollouts)
-        with self._clock.stage("publish"):
+        span, number = self._monitor.span, self.update + 1
+        with span("collect", update=number):
+            rollouts = self.backend.collect()
+        lag = self._lag(rollouts)
+        with span("learn", update=number):
+            metrics = self.learner.update(rollouts) | _describe_games(rollouts) | lag
+        with span("publish", update=number), self._clock.stage("publish"):
             self.backend.publish(self.learner.weights(), self.learner.version)
-        self.update += 1
+        self.update = number
         stages = self._take_stages()
-        progress = self._progress(metrics)
+        sample = self._monitor.after_update(self.update)
+        self._engine = sample or self._engine
+        progress = self._latest = self._progress(metrics)
         record = {
             "kind": "update",
             "update": self.update,
             "steps": progress.steps,
             "seconds": round(self.seconds + monotonic() - self._began, 3),
             **metrics,
+            **({"engine": sample} if sample else {}),
             "stages": {name: round(seconds, 6) for name, seconds in stages.items()},
         }
         with self._clock.stage("metrics"):
@@ -158,7 +199,43 @@ class Trainer:
             seconds_left=pace * (self.total_updates - self.update),
             metrics=metrics,
             stages=dict(self._stages),
+            engine=self._engine,
+            explanation=explain(self._stages, setting=self._setting()),
         )
+
+    def _lag(self, rollouts: list[Rollout]) -> dict[str, float]:
+        """How many versions the weights that acted are behind those that learn now."""
+        lags = [self.learner.version - rollout.version for rollout in rollouts]
+        assert max(lags) <= self._plan.max_lag, f"lags of {lags} where {self._plan.max_lag} is allowed"
+        return {"lag_mean": sum(lags) / len(lags), "lag_max": float(max(lags))}
+
+    def _setting(self) -> Setting:
+        """What this run has to work with."""
+        return Setting(
+            backend=self.config.backend["name"],
+            num_workers=self._engine.get("workers") or self.config.backend.get("num_workers") or 1,
+            cores=available_cores(),
+            num_shards=self._plan.num_shards,
+            device=self.config.device,
+            mode=self.config.collect.mode,
+        )
+
+    def _report(self) -> dict[str, Any]:
+        """Where the run stands, for other terminals; asked from another thread."""
+        latest = self._latest
+        found = {
+            "update": self.update,
+            "total_updates": self.total_updates,
+            "steps": self.update * self.config.decisions_per_update,
+        }
+        if latest is None:
+            return found
+        return found | {
+            "steps_per_second": latest.steps_per_second,
+            "seconds_left": latest.seconds_left,
+            "lag": latest.metrics["lag_max"],
+            "explanation": latest.explanation,
+        }
 
     def _make_players(self) -> dict[str, Player]:
         """All opponents by description, made once: a run that trains on elsewhere stays the same here."""
@@ -181,7 +258,7 @@ class Trainer:
         due = self._opponents_due()
         if not due:
             return
-        with self._clock.stage("match"):
+        with self._monitor.span("match", update=self.update), self._clock.stage("match"):
             player = self.run.agent_from(self.learner.state().tensors, self.update).player()
             for name in due:
                 if stop.is_set:
@@ -195,7 +272,7 @@ class Trainer:
             self.run.write("strength.svg", strength_svg(self.run.evaluations))
 
     def _save(self) -> None:
-        with self._clock.stage("checkpoint"):
+        with self._monitor.span("checkpoint", update=self.update), self._clock.stage("checkpoint"):
             state = self.learner.state()
             tensors = {f"learner.{name}": tensor for name, tensor in state.tensors.items()}
             for index, shard in enumerate(self.backend.snapshot()):

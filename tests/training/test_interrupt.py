@@ -1,6 +1,7 @@
 """Signals: the first asks, the second ends."""
 
 import signal
+import socket
 import threading
 
 import pytest
@@ -46,3 +47,29 @@ def test_other_threads_get_a_request_that_nobody_sets() -> None:
     thread.start()
     thread.join(timeout=60)
     assert [request.is_set for request in requests] == [False]
+
+
+def test_sleeper_is_woken_by_a_signal_that_came_before_it_slept_and_by_being_told() -> None:
+    told, tell = socket.socketpair()
+    with told, tell, stop_on_signals() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        stop.wait(told)  # would last for ever
+        assert stop.signal is signal.SIGTERM
+        tell.send(b".")
+        stop.wait(told)
+        told.setblocking(False)
+        with pytest.raises(BlockingIOError):  # taken away: the next sleep waits for something new
+            told.recv(1)
+
+
+def test_wakeups_of_before_are_put_back() -> None:
+    told, tell = socket.socketpair()
+    tell.setblocking(False)
+    with told, tell:
+        before = signal.set_wakeup_fd(tell.fileno())
+        try:
+            with stop_on_signals():
+                pass
+            assert signal.set_wakeup_fd(before) == tell.fileno()
+        finally:
+            signal.set_wakeup_fd(before)

@@ -3,12 +3,11 @@
 import dataclasses
 import json
 import os
-import sys
 
 from senju.backends.arena import Arena, arena_bytes, map_shared, open_anonymous
 from senju.backends.member import Hand
 from senju.backends.pool import Pool
-from senju.backends.processes.hand import ProcessHand
+from senju.backends.processes.hand import ProcessHand, import_path
 from senju.backends.script import find_importable
 from senju.backends.threads import ThreadHand
 from senju.games import GAMES
@@ -41,14 +40,15 @@ class Processes(Pool):
         return json.dumps(
             {
                 "plan": dataclasses.asdict(sent),
-                "path": sys.path,
+                "path": import_path(),
                 "script": script or other,
                 "worker_timeout": self.config.worker_timeout,
             }
         ).encode()
 
     def _affordable(self, wanted: int) -> int:
-        return min(wanted, memory_available() // WORKER_BYTES)
+        running = len(self._supervisor.members)  # they have their memory already
+        return min(wanted, running + memory_available() // WORKER_BYTES)
 
     def _hire(self, index: int) -> Hand:
         return ProcessHand(index, self._descriptor, self._start_message)

@@ -25,35 +25,43 @@ ONE_MATH_THREAD = dict.fromkeys(
 )
 
 
+def import_path() -> list[str]:
+    """`sys.path` without what is no text, which Python passes over too."""
+    return [folder for folder in sys.path if isinstance(folder, str)]
+
+
+def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:
+    """A pipe's two ends, each to be closed with what it belongs to."""
+    read, write = os.pipe()
+    reader.callback(os.close, read)
+    writer.callback(os.close, write)
+    return read, write
+
+
 class ProcessHand(Hand):
     """A spawned worker: its process, its connection, its lifeline, and what it prints."""
 
     def __init__(self, index: int, memory: int, start_message: bytes) -> None:
-        self.connection, theirs = connected_pair()
-        ends, self._lifeline = os.pipe()
-        said, output = os.pipe()
         self._memory_kills = count_memory_kills()
-        try:
-            self._process = self._spawn(index, memory, theirs.fileno(), ends, output)
-        except OSError:
-            for descriptor in (self._lifeline, said):
-                os.close(descriptor)
-            self.connection.close()
-            raise
-        finally:
-            theirs.close()
-            os.close(ends)
-            os.close(output)
-        os.set_blocking(said, False)
-        self.pid, self.output = self._process.pid, said
-        self.connection.send_bytes(start_message)
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            self.connection, connection = connected_pair()
+            ours.callback(self.connection.close)
+            theirs.callback(connection.close)
+            lifeline, self._lifeline = _pipe(theirs, ours)
+            self.output, output = _pipe(ours, theirs)
+            self._process = self._spawn(index, memory, connection.fileno(), lifeline, output)
+            ours.pop_all()  # they stay open
+        os.set_blocking(self.output, False)
+        self.pid = self._process.pid
+        with contextlib.suppress(BrokenPipeError):  # its end, which comes next, tells more
+            self.connection.send_bytes(start_message)
 
     def _spawn(
         self, index: int, memory: int, connection: int, lifeline: int, output: int
     ) -> "subprocess.Popen[bytes]":
         numbers = [str(number) for number in (index, memory, connection, lifeline)]
         return subprocess.Popen(
-            [sys.executable, "-c", _BOOT, json.dumps(sys.path), *numbers],
+            [sys.executable, "-c", _BOOT, json.dumps(import_path()), *numbers],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

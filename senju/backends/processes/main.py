@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from senju.backends.arena import map_shared
 from senju.backends.backend import Plan
 from senju.backends.messages import send
-from senju.backends.script import import_script
+from senju.backends.script import forbid_training, import_script
 from senju.backends.worker import BoardClock, Worker, describe_failure, serve
 from senju.memory import keep_freed_memory
 
@@ -106,8 +106,9 @@ def _get_ready(told: dict[str, Any], index: int, memory: int) -> Worker:
     torch.set_num_threads(1)
     keep_freed_memory()
     sys.path[:] = told["path"]
+    plan = Plan(**told["plan"])
+    forbid_training(told["script"] or f"the module of {plan.game['name']} or of {plan.model['name']}")
     if told["script"]:
         import_script(told["script"])
-    plan = Plan(**told["plan"])
     block = map_shared(memory, os.fstat(memory).st_size)
     return Worker(plan, block, index, partial(GuardedClock, timeout=told["worker_timeout"]))

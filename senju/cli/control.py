@@ -1,0 +1,101 @@
+"""`senju pause`, `resume`, `reset` and `workers`: live control of a run from another terminal."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from senju.cli.console import JsonOption, err, friendly_errors, out, print_json, program
+from senju.cli.status import RunArgument
+from senju.errors import ConfigError, ControlError
+from senju.training.control import ask
+
+INTERRUPTED = 130  # what a shell expects of a program ended by Ctrl-C
+PAUSE_LOOK = 20.0  # seconds after which a pause that takes long is asked for again
+
+
+def pause(run: RunArgument, as_json: JsonOption = False) -> None:
+    """Pause a run after the update under way; returns when it stands still."""
+    with friendly_errors():
+        try:
+            with err.status("waiting for the update under way"):
+                answer = _pause_and_wait(run)
+        except KeyboardInterrupt:
+            hint = f"It pauses after its update all the same; to take that back: {_bold('resume', run)}"
+            err.print(hint, highlight=False, soft_wrap=True)
+            raise typer.Exit(INTERRUPTED) from None
+    hint = f"Go on with: {_bold('resume', run)}"
+    _tell(run, answer, f"Paused after update {answer.get('update')}. {hint}", as_json)
+
+
+def _pause_and_wait(run: Path) -> dict[str, Any]:
+    answer = ask(run, "pause", timeout=PAUSE_LOOK + 60, wait=PAUSE_LOOK)
+    while answer.get("state") == "pausing":  # one update may take longer than any answer should
+        answer = ask(run, "pause", timeout=PAUSE_LOOK + 60, wait=PAUSE_LOOK)
+    if answer.get("state") != "paused":
+        raise ControlError(f"{run} did not pause: it was resumed, or told to stop, from elsewhere meanwhile")
+    return answer
+
+
+def resume(run: RunArgument, as_json: JsonOption = False) -> None:
+    """Let a paused run go on."""
+    with friendly_errors():
+        answer = ask(run, "resume")
+    _tell(run, answer, f"Going on after update {answer.get('update')}.", as_json)
+
+
+def reset(
+    run: RunArgument,
+    worker: Annotated[
+        list[int] | None, typer.Option(help="Which worker; may be given often. All by default.", min=0)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Replace workers by fresh ones; the games go on where they were, and the result stays the same."""
+    with friendly_errors():
+        answer = ask(run, "reset", workers=worker or None)
+    replaced = [str(index) for index in answer.get("workers") or []]
+    noun = "Worker" if len(replaced) == 1 else "Workers"
+    text = f"{noun} {', '.join(replaced)} replaced." if replaced else "No worker replaced."
+    _tell(run, answer, text, as_json)
+
+
+def workers(
+    run: Annotated[str, typer.Argument(help="The run's folder.")],
+    number: Annotated[str, typer.Argument(metavar="N", help="How many workers it shall go on with.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Change the number of workers of a run; the result stays the same."""
+    with friendly_errors():
+        folder, num_workers = _folder_and_number(run, number)
+        answer = ask(folder, "workers", num_workers=num_workers)
+    count = answer.get("workers")
+    text = f"Going on with {count} worker{'' if count == 1 else 's'}"
+    text += "." if count == num_workers else f"; {num_workers} were asked for."
+    _tell(folder, answer, text, as_json)
+
+
+def _folder_and_number(first: str, second: str) -> tuple[Path, int]:
+    """A folder and a number in either order; a folder whose name is a number comes first."""
+    folder, number = (first, second) if _is_number(second) or not _is_number(first) else (second, first)
+    if not _is_number(number) or int(number) < 1:
+        raise ConfigError(
+            f"{first!r}, {second!r}: expected a run's folder and a number of workers, 1 or more"
+        )
+    return Path(folder), int(number)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def _tell(run: Path, answer: dict[str, Any], text: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"run": str(run), **answer})
+    else:
+        out.print(text, highlight=False, soft_wrap=True)
+
+
+def _bold(command: str, run: Path) -> str:
+    return f"[bold]{program()} {command} {escape(str(run))}[/]"

@@ -1,0 +1,234 @@
+"""Live control: a run in training answers commands over a Unix socket in its folder.
+
+with ControlServer(run.path, answer):           # in the trainer: answer(command, arguments) -> dict
+    ...
+ask(Path("runs/mine"), "pause")                 # from another terminal
+
+One JSON line goes in, `{"command": "pause", "arguments": {}}`, and one comes back, `{"ok": true, …}` or
+`{"ok": false, "error": "…"}`. Only the owner of the run can open the socket.
+"""
+
+import json
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from selectors import EVENT_READ, DefaultSelector
+from time import monotonic
+from types import TracebackType
+from typing import Any
+
+from pydantic import Field
+
+from senju.config import Part, nearest, validated
+from senju.errors import ControlError, SenjuError
+from senju.training.checkpoint import describe_os_error
+from senju.training.run import Run
+from senju.training.run_socket import connect, listening, read_line, require_owner, send_message
+
+logger = logging.getLogger(__name__)
+
+MAX_REQUEST, MAX_ANSWER = 2**16, 2**24  # bytes
+MAX_CLIENTS = 16  # answered at once
+CLIENT_SECONDS = 5.0  # for a client to say what it wants, and again to take its answer
+CLOSING_SECONDS = 10.0  # for answers under way when training ends
+RETRY_SECONDS = 1.0  # after no file descriptor was left for a client
+
+Answer = dict[str, Any]
+
+
+class NoArguments(Part):
+    """The arguments of `status` and `resume`."""
+
+
+class PauseArguments(Part):
+    """The arguments of `pause`."""
+
+    wait: float = Field(
+        30.0, ge=0, le=3600, description="Seconds until it is answered even if the run does not stand yet."
+    )
+
+
+class ResetArguments(Part):
+    """The arguments of `reset`."""
+
+    workers: tuple[int, ...] | None = Field(None, description="Which ones; none: all of them.")
+
+
+class WorkersArguments(Part):
+    """The arguments of `workers`."""
+
+    num_workers: int = Field(ge=1, le=1024, description="How many there shall be.")
+
+
+COMMANDS: dict[str, type[Part]] = {
+    "status": NoArguments,
+    "pause": PauseArguments,
+    "resume": NoArguments,
+    "reset": ResetArguments,
+    "workers": WorkersArguments,
+}
+
+
+class ControlServer:
+    """Answers the commands of other processes while a run is trained.
+
+    `answer` gets a known command with its checked arguments, in a thread of each client's own: several
+    may be under way at once. A SenjuError that it raises becomes the client's ControlError. Whoever
+    starts a server must hold the run's lock.
+    """
+
+    def __init__(self, folder: Path, answer: Callable[[str, dict[str, Any]], Answer]) -> None:
+        self.folder, self._answer = Path(folder), answer
+        self._clients: dict[threading.Thread, socket.socket] = {}
+        self._guard = threading.Lock()  # of the clients
+        self._end = ExitStack()
+
+    def __enter__(self) -> "ControlServer":
+        with ExitStack() as undo:  # last first
+            undo.callback(self._let_clients_finish)
+            listener = undo.enter_context(listening(self.folder))
+            listener.setblocking(False)
+            told, tell = socket.socketpair()
+            undo.enter_context(told)
+            # daemon: nothing that goes wrong here may keep a finished run from ending
+            thread = threading.Thread(target=self._serve, args=(listener, told), name="control", daemon=True)
+            thread.start()
+            undo.callback(thread.join)
+            undo.callback(tell.close)  # tells the thread to end
+            self._end = undo.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take no more clients, remove the socket, let answers under way finish; may be called twice."""
+        self._end.close()
+
+    def _serve(self, listener: socket.socket, told: socket.socket) -> None:
+        told.settimeout(RETRY_SECONDS)
+        with DefaultSelector() as selector:
+            selector.register(listener, EVENT_READ)
+            selector.register(told, EVENT_READ)
+            while told not in [key.fileobj for key, _ in selector.select()]:
+                try:
+                    connection, _ = listener.accept()
+                except (BlockingIOError, ConnectionError):
+                    continue  # the client went away again
+                except OSError as error:
+                    logger.warning("a client cannot be answered: %s", describe_os_error(error))
+                    with suppress(TimeoutError):
+                        told.recv(1)  # not at once again; ends early when told to end
+                    continue
+                self._welcome(connection)
+
+    def _welcome(self, connection: socket.socket) -> None:
+        connection.settimeout(CLIENT_SECONDS)
+        with self._guard:
+            if len(self._clients) < MAX_CLIENTS:
+                name = "control-client"
+                thread = threading.Thread(target=self._attend, args=(connection,), name=name, daemon=True)
+                thread.start()
+                self._clients[thread] = connection
+                return
+        with connection, suppress(OSError):
+            reason = f"{MAX_CLIENTS} others are being answered; ask again in a moment"
+            send_message(connection, _refusal(reason))
+
+    def _attend(self, connection: socket.socket) -> None:
+        try:
+            with connection:
+                line = read_line(connection, MAX_REQUEST, monotonic() + CLIENT_SECONDS)
+                if line:  # else it only looked whether anybody is here
+                    answer = self._answer_to(connection, line)
+                    connection.settimeout(CLIENT_SECONDS)
+                    send_message(connection, answer)
+        except OSError as error:
+            logger.debug("a client went away: %s", error)
+        finally:
+            with self._guard:
+                del self._clients[threading.current_thread()]
+
+    def _answer_to(self, connection: socket.socket, line: bytes) -> Answer:
+        try:
+            require_owner(connection)
+            return {"ok": True, **self._answer(*_parse_request(line))}
+        except SenjuError as error:
+            return _refusal(str(error))
+
+    def _let_clients_finish(self) -> None:
+        deadline = monotonic() + CLOSING_SECONDS
+        with self._guard:
+            clients = dict(self._clients)
+        for connection in clients.values():
+            with suppress(OSError):  # it has just finished
+                connection.shutdown(socket.SHUT_RD)  # no more requests; an answer can still be sent
+        for thread, connection in clients.items():
+            thread.join(max(0.0, deadline - monotonic()))
+            if thread.is_alive():
+                logger.warning("a command was still under way when the run ended; it gets no answer")
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+
+def _refusal(reason: str) -> Answer:
+    return {"ok": False, "error": reason}
+
+
+def _parse_request(line: bytes) -> tuple[str, dict[str, Any]]:
+    """A known command and its arguments, completed by their defaults."""
+    try:
+        request = json.loads(line)
+    except (ValueError, RecursionError):
+        request = None
+    if not line.endswith(b"\n") or not isinstance(request, dict):
+        raise ControlError(
+            f"expected one line of JSON of at most {MAX_REQUEST} bytes, got {len(line)}: {line[:40]!r}"
+        )
+    command, arguments = request.get("command"), request.get("arguments", {})
+    if not isinstance(command, str) or not isinstance(arguments, dict):
+        raise ControlError('expected {"command": "…", "arguments": {…}}, ' + f"got {line[:80]!r}")
+    if command not in COMMANDS:
+        raise ControlError(f"unknown command {command!r}; {nearest(command, COMMANDS)}")
+    return command, validated(COMMANDS[command], arguments, command).model_dump()
+
+
+def ask(folder: Path, command: str, timeout: float = 60.0, **arguments: Any) -> Answer:
+    """Send a command to the run in `folder`; its answer, or a ControlError that says why there is none."""
+    answer = ask_if_trained(folder, command, timeout, **arguments)
+    if answer is None:
+        raise ControlError(f"{folder} is not being trained now; go on with: senju train --resume {folder}")
+    return answer
+
+
+def ask_if_trained(folder: Path, command: str, timeout: float = 60.0, **arguments: Any) -> Answer | None:
+    """Like `ask`, but None where the run is not being trained."""
+    folder, deadline = Path(folder), monotonic() + timeout
+    connection = connect(folder, timeout)
+    if connection is None:
+        Run(folder)  # a folder that is not a run at all is told from one at rest
+        return None
+    with connection:
+        try:
+            send_message(connection, {"command": command, "arguments": arguments})
+            line = read_line(connection, MAX_ANSWER, deadline)
+        except TimeoutError:
+            raise ControlError(
+                f"{folder} did not answer {command!r} within {timeout:g} seconds; it may be suspended or "
+                "busy, and do it later: ask again, or look at its terminal"
+            ) from None
+    if line.endswith(b"\n"):
+        answer: Answer = json.loads(line)
+        if answer.pop("ok"):
+            return answer
+        raise ControlError(answer["error"])
+    again = connect(folder, timeout)
+    if again is None:
+        return None  # training has ended meanwhile
+    again.close()
+    raise ControlError(f"{folder} gave no answer to {command!r}; its terminal says why")

@@ -1,0 +1,85 @@
+"""What a run in training answers to other terminals."""
+
+import dataclasses
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from senju.backends.backend import Backend, Event
+from senju.errors import ControlError
+from senju.training.control import ControlServer
+from senju.training.pause import PauseGate
+
+logger = logging.getLogger(__name__)
+
+
+class LiveRun:
+    """Answers `status`, `pause`, `resume`, `reset` and `workers` from the control server's threads."""
+
+    def __init__(
+        self, backend: Backend, report: Callable[[], dict[str, Any]], note: Callable[[Event], None]
+    ) -> None:
+        self.gate = PauseGate()
+        self.is_started = False
+        self._backend, self._report, self._note = backend, report, note
+
+    @contextmanager
+    def listening(self, folder: Path) -> Iterator[None]:
+        """Serve meanwhile; where a socket cannot be had, training goes on without."""
+        server = ControlServer(folder, self.answer)
+        try:
+            server.__enter__()
+        except ControlError as error:
+            logger.warning("this run cannot be controlled while it trains: %s", error)
+            yield
+            return
+        try:
+            yield
+        finally:
+            server.close()
+
+    def answer(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Do what is asked, and say what came of it."""
+        if not self.is_started:
+            if command == "status":
+                return {"state": "starting", "pid": os.getpid()}
+            raise ControlError("the run is still starting; try again in a moment")
+        answer: dict[str, Any] = getattr(self, f"_{command}")(**arguments)
+        return answer
+
+    @property
+    def state(self) -> str:
+        """running, pausing or paused."""
+        if not self.gate.is_closed:
+            return "running"
+        return "paused" if self.gate.is_waiting else "pausing"
+
+    def _status(self) -> dict[str, Any]:
+        backend = dataclasses.asdict(self._backend.status())
+        return {"state": self.state, "pid": os.getpid(), **self._report(), "backend": backend}
+
+    def _pause(self, wait: float) -> dict[str, Any]:
+        self.gate.close()
+        self.gate.wait_until_reached(wait)
+        self._note(Event("paused", f"paused after update {self._report()['update']}"))
+        return {"state": self.state, "update": self._report()["update"]}
+
+    def _resume(self) -> dict[str, Any]:
+        self.gate.open()
+        self._note(Event("resumed", "resumed"))
+        return {"state": self.state, "update": self._report()["update"]}
+
+    def _reset(self, workers: tuple[int, ...] | None) -> dict[str, Any]:
+        self._backend.reset(workers)
+        chosen = [w.index for w in self._backend.status().workers if workers is None or w.index in workers]
+        self._note(Event("reset", f"workers {chosen} are replaced by fresh ones"))
+        return {"workers": chosen}
+
+    def _workers(self, num_workers: int) -> dict[str, Any]:
+        self._backend.resize(num_workers)
+        wanted = self._backend.status().wanted_workers
+        self._note(Event("resized", f"going on with {wanted} workers"))
+        return {"workers": wanted}

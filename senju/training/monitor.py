@@ -1,0 +1,105 @@
+"""Watching the engine while it trains: busy workers, slots, memory, events, and the timeline of all."""
+
+import json
+import logging
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from senju.backends.backend import Activity, Backend, Event
+from senju.training.checkpoint import describe_os_error, replace_durably
+from senju.training.timeline import LEARNER, Timeline, timeline_svg
+
+logger = logging.getLogger(__name__)
+
+EVENTS, TRACE, PICTURE = "events.jsonl", "timeline.json", "timeline.svg"
+SAMPLE_SECONDS = 1.0  # between two looks at workers, slots and memory; looking costs a millisecond
+
+
+class Monitor:
+    """Keeps what workers and learner did, and samples what they take."""
+
+    def __init__(self, folder: Path, backend: Backend) -> None:
+        self._folder, self._backend = folder, backend
+        self.timeline = Timeline()
+        self.num_events = 0
+        self._sampled = monotonic()
+        self._busy: dict[int, float] = defaultdict(float)  # seconds of each worker since the last sample
+
+    @contextmanager
+    def span(self, name: str, **details: Any) -> Iterator[None]:
+        """Note what the learner's side does meanwhile."""
+        began = monotonic()
+        try:
+            yield
+        finally:
+            self.timeline.add(LEARNER, name, began, monotonic(), **details)
+
+    def after_update(self, update: int) -> dict[str, Any] | None:
+        """Take in what happened; now and then, return a sample of the engine for the metrics."""
+        self._take_in(self._backend.take_activities())
+        for event in self._backend.take_events():
+            self.note(event, update)
+        now = monotonic()
+        if now - self._sampled < SAMPLE_SECONDS:
+            return None
+        sample, self._sampled = self._sample(now - self._sampled), now
+        return sample
+
+    def _take_in(self, activities: list[Activity]) -> None:
+        self.timeline.add_activities(activities)
+        for activity in activities:
+            self._busy[activity.worker] += activity.ended - activity.began
+
+    def _sample(self, seconds: float) -> dict[str, Any]:
+        status = self._backend.status()
+        shares = {worker.index: self._busy[worker.index] / seconds for worker in status.workers}
+        self._busy.clear()
+        return {
+            "workers": len(status.workers),
+            "busy": [round(min(share, 1.0), 4) for _, share in sorted(shares.items())],
+            "slots_ready": status.slots_ready,
+            "slots_playing": status.slots_playing,
+            "slots_held": status.slots_held,
+            "slots_free": status.slots_free,
+            "restarts": status.restarts,
+            "set_aside": len(status.set_aside),
+            "memory_bytes": status.memory_bytes,
+        }
+
+    def note(self, event: Event, update: int) -> None:
+        """Write an event down, and mark it in the timeline; the log has it already."""
+        self.num_events += 1
+        self.timeline.mark(monotonic(), event.message.partition("\n")[0])
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        record = {"time": now, "update": update, **event._asdict()}
+        try:
+            with (self._folder / EVENTS).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+        except OSError as error:  # a report, not a result: training goes on
+            logger.warning("cannot write %s: %s", self._folder / EVENTS, describe_os_error(error))
+
+    def write_timeline(self) -> None:
+        """Write the Chrome trace and the picture into the run's folder."""
+        self._take_in(self._backend.take_activities())
+        if not self.timeline.spans():
+            return
+        trace = json.dumps(self.timeline.chrome_trace())
+        try:
+            replace_durably(self._folder / TRACE, trace.encode())
+            replace_durably(self._folder / PICTURE, timeline_svg(self.timeline).encode())
+        except OSError as error:  # a report, not a result
+            logger.warning("cannot write the timeline in %s: %s", self._folder, describe_os_error(error))
+
+
+def read_events(folder: Path) -> list[dict[str, Any]]:
+    """The events of a run, in order."""
+    path = folder / EVENTS
+    if not os.path.exists(path):
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]

@@ -1,0 +1,332 @@
+"""The facade for people with their own loop: workers play, you collect, learn and send weights back.
+
+with ParallelManager("connect_four", config={"num_workers": 2}) as manager:
+    model = manager.new_model()
+    while training:
+        experiences = manager.collect_experiences(target_steps=8192)
+        ...learn...
+        manager.sync_model_to_workers(model)
+"""
+
+import logging
+import math
+import os
+import warnings
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
+from time import monotonic
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from senju.algorithms.returns import generalised_advantages
+from senju.backends.backend import Plan
+from senju.collect.experiences import ExperienceBuffer, Experiences, decisions_of, no_experiences
+from senju.collect.slots import Rollout
+from senju.errors import ConfigError, ControlError, ModelError
+from senju.games import GAMES, make_game
+from senju.models import MODELS, Model, build_model
+from senju.models.weights import WeightBlock, Weights
+from senju.timing import StageClock
+from senju.training.parallel_config import (
+    ParallelConfig,
+    SettingWarning,
+    new_backend,
+    resolved,
+    settings_of,
+    steps_of,
+    without_effect,
+)
+
+__all__ = ["ExperienceBuffer", "Experiences", "ParallelConfig", "ParallelManager", "SettingWarning"]
+
+logger = logging.getLogger(__name__)
+
+EVENTS_KEPT = 100  # in the status; backends log all of them
+
+
+class ParallelManager:
+    """Workers that play a game with your network, for a training loop that you write.
+
+    `game` and `model` are names, settings with a name, or `package.module:Class`: every worker makes its
+    own. Each of the `num_workers` is given `games_per_worker` games. Without timeouts, and with a
+    `queue_maxsize` of 1, the same calls give the same bytes on every backend.
+    """
+
+    def __init__(
+        self,
+        game: str | Mapping[str, Any],
+        model: str | Mapping[str, Any] = "mlp",
+        config: ParallelConfig | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+        *,
+        seed: int = 0,
+    ) -> None:
+        """`config` may also be the path of a YAML file."""
+        if not 0 <= seed < 2**63:
+            raise ConfigError(f"seed={seed}: expected a number from 0 to 2**63 - 1")
+        self.config, self.seed = resolved(config), seed
+        self._game_settings = settings_of(GAMES, game)
+        self._model_settings = settings_of(MODELS, model)
+        self.game = make_game(**self._game_settings)
+        self._rollout_steps = steps_of(self.config, self.game.num_acting)
+        self._outgoing = self.new_model()  # what is sent is copied here first, to be looked at
+        self._block = WeightBlock(self._outgoing)
+        self._backend = new_backend(self.config)
+        self._notes = without_effect(self.config)
+        for note in self._notes:
+            warnings.warn(note, SettingWarning, stacklevel=2)
+        self._state = "new"  # then running, then stopped
+        self._paused: set[int] = set()
+        self._waiting: list[Experiences] = []  # collected, not yet handed over
+        self._handed_over = 0
+        self._sync_calls, self._calls_since_sync, self._version = 0, 0, 0
+        self._clock = StageClock()
+        self._stages: dict[str, float] = {}
+        self._events: deque[dict[str, Any]] = deque(maxlen=EVENTS_KEPT)
+
+    def __enter__(self) -> "ParallelManager":
+        if self._state != "running":
+            self.start_workers()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop_workers()
+
+    def new_model(self) -> Model:
+        """The network that workers play with, with the weights they begin with; yours to train."""
+        return build_model(
+            MODELS.get(self._model_settings["name"]),
+            self.game.observation_shape,
+            self.game.num_actions,
+            MODELS.configure(self._model_settings),
+            self.seed,
+        )
+
+    def start_workers(self) -> None:
+        """Start the workers; they play from the first collecting on."""
+        if self._state != "new":
+            what = "are running already" if self._state == "running" else "were stopped"
+            raise ControlError(f"the workers {what}; make a new ParallelManager to start others")
+        try:
+            self._backend.start(self._plan())
+            self._backend.publish(self._block.read(), self._version)
+        except BaseException:
+            self._state = "stopped"
+            self._backend.close()
+            raise
+        self._state = "running"
+
+    def _plan(self) -> Plan:
+        return Plan(
+            game=self._game_settings,
+            model=self._model_settings,
+            seed=self.seed,
+            num_shards=self.config.num_workers,
+            games_per_shard=self.config.games_per_worker,
+            rollout_steps=self._rollout_steps,
+            max_lag=self.config.queue_maxsize - 1,
+            max_game_length=self.config.max_game_length,
+        )
+
+    def collect_experiences(
+        self, timeout: float | None = None, target_steps: int | None = None
+    ) -> Experiences:
+        """What was played: `target_steps` decisions, or fewer where `timeout` seconds were not enough.
+
+        A `timeout` alone gives all that is finished in that time; neither gives one batch of every
+        worker. What is finished but not returned comes with the next call, before anything newer. The
+        `serial` backend plays while it is asked, and finishes the batch it has begun.
+        """
+        self._require_running()
+        _require_positive(timeout, target_steps)
+        limit = self.config.timeout if timeout is None else timeout
+        deadline = None if limit is None else monotonic() + limit
+        if deadline is None and self._paused and self._paused >= self._workers(None):
+            logger.warning("all workers are paused: collecting waits until another thread resumes them")
+        if timeout is None and target_steps is None:
+            self._receive(limit)
+        else:
+            goal = math.inf if target_steps is None else target_steps
+            left = limit
+            while self._num_waiting() < goal:
+                self._receive(left)
+                if left == 0.0:
+                    break
+                left = None if deadline is None else max(deadline - monotonic(), 0.0)
+        return self._hand_over(target_steps)
+
+    def _receive(self, seconds: float | None) -> None:
+        """Take the next rollouts from the workers, and copy them out of their slots."""
+        rollouts = self._backend.collect(seconds)
+        if rollouts:
+            with self._clock.stage("copy"):
+                self._waiting.append(self._copied(rollouts))
+        self._note_what_happened()
+
+    def _copied(self, rollouts: list[Rollout]) -> Experiences:
+        discount, trace = self.config.discount, self.config.trace
+        estimates = (generalised_advantages(rollout.data, discount, trace) for rollout in rollouts)
+        return Experiences.merge(
+            [decisions_of(rollout, *estimate) for rollout, estimate in zip(rollouts, estimates, strict=True)]
+        )
+
+    def _num_waiting(self) -> int:
+        return sum(map(len, self._waiting))
+
+    def _hand_over(self, limit: int | None) -> Experiences:
+        """The first of what waits; what is beyond the limit waits on."""
+        if not self._waiting:
+            return no_experiences(self.game)
+        batch = self._waiting[0] if len(self._waiting) == 1 else Experiences.merge(self._waiting)
+        self._waiting = []
+        if limit is not None and len(batch) > limit:
+            self._waiting = [batch.select(slice(limit, None))]
+            batch = batch.select(slice(limit))
+        self._handed_over += len(batch)
+        return batch
+
+    def sync_model_to_workers(
+        self, model: nn.Module | Mapping[str, Tensor | NDArray[Any]] | Weights, force: bool = False
+    ) -> bool:
+        """Let workers play with these weights from their next batch on; return whether they were sent.
+
+        They are sent with every `model_sync_interval`-th call, or with `force`. `model` is a network like
+        `new_model()`, on any device and in any precision, its `state_dict()`, or a block of weights.
+        """
+        self._require_running()
+        tensors = self._tensors_like_ours(model)
+        self._sync_calls += 1
+        self._calls_since_sync += 1
+        if not force and self._calls_since_sync < self.config.model_sync_interval:
+            return False
+        with self._clock.stage("publish"):
+            self._publish(tensors)
+        self._calls_since_sync = 0
+        return True
+
+    def _tensors_like_ours(self, model: Any) -> Mapping[str, Any]:
+        """The weights by name, where they have the names and shapes of the workers' network."""
+        if isinstance(model, np.ndarray):
+            self._block.write(model.view(np.uint8).reshape(-1))
+            return self._outgoing.state_dict()
+        tensors = model.state_dict() if isinstance(model, nn.Module) else model
+        if not isinstance(tensors, Mapping):
+            raise ModelError(
+                f"{type(model).__name__} is no network: expected one like new_model(), or its state_dict()"
+            )
+        ours = {name: tuple(tensor.shape) for name, tensor in self._outgoing.state_dict().items()}
+        given = {name: tuple(np.shape(tensor)) for name, tensor in tensors.items()}
+        wrong = [name for name in {**ours, **given} if ours.get(name) != given.get(name)]
+        if wrong:
+            name = wrong[0]
+            raise ModelError(
+                f"a network unlike the workers': {name} is {_shown(given.get(name))}, expected "
+                f"{_shown(ours.get(name))} ({len(wrong)} differ); train the one that new_model() gives"
+            )
+        return tensors
+
+    @torch.no_grad()
+    def _publish(self, tensors: Mapping[str, Any]) -> None:
+        for name, tensor in self._outgoing.state_dict().items():
+            tensor.copy_(torch.as_tensor(tensors[name]))
+            if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+                raise ModelError(
+                    f"{name} has numbers that are not finite: nothing was sent, workers go on with "
+                    f"version {self._version}; try a smaller learning rate"
+                )
+        self._backend.publish(self._block.read(), self._version + 1)
+        self._version += 1
+
+    def pause_workers(self, ids: Collection[int] | None = None) -> None:
+        """Let these workers (none named: all) finish their batch and begin no other."""
+        chosen = self._workers(ids)
+        self._backend.pause(ids)
+        self._paused |= chosen
+
+    def resume_workers(self, ids: Collection[int] | None = None) -> None:
+        """Let paused workers play on."""
+        chosen = self._workers(ids)
+        self._backend.resume(ids)
+        self._paused -= chosen
+
+    def reset_workers(self, ids: Collection[int] | None = None) -> None:
+        """Replace these workers by fresh ones; their games go on where they were, nothing is lost."""
+        self._workers(ids)
+        self._backend.reset(ids)
+
+    def _workers(self, ids: Collection[int] | None) -> set[int]:
+        """Those workers, or all; refused where one is not there."""
+        self._require_running()
+        known = {worker.index for worker in self._backend.status().workers}
+        unknown = sorted(set(ids or ()) - known)
+        if unknown:
+            raise ConfigError(
+                f"there is no worker {unknown[0]}; there are {', '.join(map(str, sorted(known)))}"
+            )
+        return known if ids is None else set(ids)
+
+    def get_status(self) -> dict[str, Any]:
+        """What workers, slots and weights are doing now: plain values, ready for JSON."""
+        self._require_running()
+        self._note_events()
+        status = self._backend.status()
+        return {
+            **asdict(status),
+            "workers": [asdict(worker) for worker in status.workers],
+            "set_aside": list(status.set_aside),
+            "num_games": self.config.num_workers * self.config.games_per_worker,
+            "rollout_steps": self._rollout_steps,
+            "decisions_collected": self._handed_over,
+            "decisions_waiting": self._num_waiting(),
+            "sync_calls": self._sync_calls,
+            "stages": dict(self._stages),
+            "events": list(self._events),
+            "notes": [*self._notes, *self._remarks()],
+        }
+
+    def _remarks(self) -> list[str]:
+        """What a setting means here, where it is not what one might think."""
+        if self.config.backend["name"] == "serial" and self.config.num_workers > 1:
+            num_workers = self.config.num_workers
+            return [f"num_workers={num_workers}: the serial backend plays the games of all in turn"]
+        return []
+
+    def stop_workers(self) -> None:
+        """Stop, and leave nothing behind; what was not collected is gone. May be called twice."""
+        if self._state == "running":
+            self._backend.close()
+        self._state = "stopped"
+
+    def _note_events(self) -> None:
+        self._events.extend(event._asdict() for event in self._backend.take_events())
+
+    def _note_what_happened(self) -> None:
+        self._note_events()
+        self._backend.take_activities()  # nobody here draws them, and they would pile up
+        for timings in (self._backend.take_timings(), self._clock.take()):
+            for stage, seconds in timings.items():
+                self._stages[stage] = self._stages.get(stage, 0.0) + seconds
+
+    def _require_running(self) -> None:
+        if self._state == "new":
+            raise ControlError("the workers are not started; call start_workers(), or write `with manager:`")
+        if self._state == "stopped":
+            raise ControlError("the workers were stopped; make a new ParallelManager to go on")
+
+
+def _require_positive(timeout: float | None, target_steps: int | None) -> None:
+    if timeout is not None and not 0 <= timeout < math.inf:
+        raise ConfigError(f"timeout={timeout}: expected seconds, 0 or more; None waits")
+    if target_steps is not None and target_steps < 1:
+        raise ConfigError(f"target_steps={target_steps}: expected 1 decision or more")
+
+
+def _shown(shape: tuple[int, ...] | None) -> str:
+    return "missing" if shape is None else f"of shape {shape}"

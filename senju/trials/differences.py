@@ -1,0 +1,165 @@
+"""The first byte in which two results differ, and what it belongs to."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from senju.collect.shard import ShardState
+from senju.collect.slots import Rollout
+from senju.models.weights import Weights
+
+# The arrays of a slot in the order in which a step fills them, so that the cause comes before its effects.
+STEP_ORDER = (
+    "observation",
+    "legal",
+    "seats",
+    "values",
+    "actions",
+    "log_probs",
+    "rewards",
+    "terminated",
+    "truncated",
+    "bootstrap",
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where two results part, and what stands there."""
+
+    array: str  # with the field of a record: `clock.step`, `states.board[3]`, `weights trunk.0.bias`
+    index: tuple[int, ...]  # [time, row, …] in rollouts, [row] in states and clocks
+    byte: int | None  # from the array's beginning; None where shapes or plain numbers differ
+    expected: str
+    found: str
+    shard: int | None = None  # None for weights
+
+    @property
+    def place(self) -> str:
+        """The array with its index.
+
+        >>> Difference("actions", (3, 0, 0), 24, "1", "2").place
+        'actions[3, 0, 0]'
+        """
+        return f"{self.array}[{', '.join(map(str, self.index))}]" if self.index else self.array
+
+
+def first_difference(array: str, expected: NDArray[Any], found: NDArray[Any]) -> Difference | None:
+    """Compare two arrays byte for byte.
+
+    >>> first_difference("row", np.array([1, 2], np.int16), np.array([1, 258], np.int16))
+    Difference(array='row', index=(1,), byte=3, expected='2', found='258', shard=None)
+    """
+    if (expected.shape, expected.dtype) != (found.shape, found.dtype):
+        return Difference(array, (), None, _kind(expected), _kind(found))
+    one, other = _as_bytes(expected), _as_bytes(found)
+    if np.array_equal(one, other):
+        return None
+    byte = int(np.argmax(one != other))
+    item, inside = divmod(byte, expected.dtype.itemsize)
+    index = tuple(int(place) for place in np.unravel_index(item, expected.shape))
+    field, dtype, start = _field_at(expected.dtype, inside)
+    begin = item * expected.dtype.itemsize + start
+    values = [block[begin : begin + dtype.itemsize] for block in (one, other)]
+    texts = [str(value.view(dtype)[0]) for value in values]
+    if texts[0] == texts[1]:  # two kinds of NaN
+        texts = [f"{text} ({value.tobytes().hex()})" for text, value in zip(texts, values, strict=True)]
+    return Difference(array + field, index, byte, texts[0], texts[1])
+
+
+def _kind(array: NDArray[Any]) -> str:
+    return f"{array.dtype} of shape {array.shape}"
+
+
+def _as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _field_at(dtype: "np.dtype[Any]", byte: int) -> "tuple[str, np.dtype[Any], int]":
+    """Name, dtype and start of the plain value that a byte of a record belongs to."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        item, inside = divmod(byte, base.itemsize)
+        index = ", ".join(str(int(place)) for place in np.unravel_index(item, shape))
+        name, plain, start = _field_at(base, inside)
+        return f"[{index}]{name}", plain, item * base.itemsize + start
+    for field, (inner, offset, *_) in (dtype.fields or {}).items():
+        if offset <= byte < offset + inner.itemsize:
+            name, plain, start = _field_at(inner, byte - offset)
+            return f".{field}{name}", plain, offset + start
+    return "", dtype, 0
+
+
+def compare_rollouts(expected: Sequence[Rollout], found: Sequence[Rollout]) -> Difference | None:
+    """The first difference in the first shard that has any: the earliest step counts."""
+    shards = [rollout.shard for rollout in expected], [rollout.shard for rollout in found]
+    if shards[0] != shards[1]:
+        return Difference("shards", (), None, str(shards[0]), str(shards[1]))
+    differences = (_compare_rollout(one, other) for one, other in zip(expected, found, strict=True))
+    return next(filter(None, differences), None)
+
+
+def _compare_rollout(expected: Rollout, found: Rollout) -> Difference | None:
+    shard = expected.shard
+    if expected.version != found.version:
+        return Difference("version", (), None, str(expected.version), str(found.version), shard)
+    clock = first_difference("clock", expected.clock, found.clock)
+    if clock is not None:
+        return replace(clock, shard=shard)
+    found_there = [
+        difference
+        for name in STEP_ORDER
+        if (difference := first_difference(name, getattr(expected.data, name), getattr(found.data, name)))
+    ]
+    earliest = min(found_there, key=lambda difference: difference.index[:1], default=None)
+    return earliest and replace(earliest, shard=shard)
+
+
+def compare_states(expected: Sequence[ShardState], found: Sequence[ShardState]) -> Difference | None:
+    """The first difference between two snapshots."""
+    if len(expected) != len(found):
+        return Difference("shards", (), None, str(len(expected)), str(len(found)))
+    for shard, (one, other) in enumerate(zip(expected, found, strict=True)):
+        for name in ("states", "clock"):
+            difference = first_difference(name, getattr(one, name), getattr(other, name))
+            if difference is not None:
+                return replace(difference, shard=shard)
+    return None
+
+
+def compare_weights(
+    expected: Weights, found: Weights, tensors: Mapping[str, Tensor] | None = None
+) -> Difference | None:
+    """The first difference of two blocks; `tensors` are those of the model, in the blocks' order."""
+    if expected.nbytes == found.nbytes:
+        for name, one, other in _named_parts(expected, found, tensors or {}):
+            difference = first_difference(name, one, other)
+            if difference is not None:
+                return difference
+    return first_difference("weights", expected, found)
+
+
+def _named_parts(
+    expected: Weights, found: Weights, tensors: Mapping[str, Tensor]
+) -> Iterator[tuple[str, NDArray[Any], NDArray[Any]]]:
+    """The blocks cut into the model's tensors, unless they are of something else."""
+    sizes = [tensor.numel() * tensor.element_size() for tensor in tensors.values()]
+    if sum(sizes) != expected.nbytes:
+        return
+    start = 0
+    for (name, tensor), size in zip(tensors.items(), sizes, strict=True):
+        dtype = _numpy_dtype(tensor)
+        shape = tuple(tensor.shape) if dtype.itemsize == tensor.element_size() else (size,)
+        one, other = (block[start : start + size].view(dtype).reshape(shape) for block in (expected, found))
+        yield f"weights {name}", one, other
+        start += size
+
+
+def _numpy_dtype(tensor: Tensor) -> "np.dtype[Any]":
+    """NumPy's dtype for a tensor's; bytes where it has none, as for bfloat16."""
+    name = str(tensor.dtype).removeprefix("torch.")
+    return np.dtype(name) if name in np.sctypeDict else np.dtype(np.uint8)

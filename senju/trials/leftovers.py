@@ -1,0 +1,93 @@
+"""What a run leaves behind in this process and on this machine."""
+
+import gc
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from senju.machine import SHARED_MEMORY, SYSTEM
+
+
+class Belongings(NamedTuple):
+    """What this process has now; each entry is a text that names one thing."""
+
+    processes: frozenset[str]
+    threads: frozenset[str]
+    descriptors: frozenset[str]
+    shared_memory: frozenset[str]
+    temporary_files: frozenset[str]
+
+    def beyond(self, before: "Belongings") -> dict[str, list[str]]:
+        """What is here now and was not before."""
+        return {
+            kind: sorted(getattr(self, kind) - getattr(before, kind))
+            for kind in self._fields
+            if getattr(self, kind) - getattr(before, kind)
+        }
+
+
+def belongings(temporary: Path) -> Belongings:
+    """Look at this process, at shared memory, and into a folder for temporary files."""
+    gc.collect()  # a mapping lives as long as the arrays in it
+    return Belongings(
+        processes=frozenset(_children()),
+        threads=frozenset(f"{thread.name} ({thread.ident})" for thread in threading.enumerate()),
+        descriptors=frozenset(_descriptors()),
+        shared_memory=frozenset([*_mappings(), *_shared_files()]),
+        temporary_files=frozenset(str(path.relative_to(temporary)) for path in temporary.rglob("*")),
+    )
+
+
+def _children() -> Iterator[str]:
+    for child in psutil.Process().children(recursive=True):
+        try:
+            yield f"process {child.pid} ({child.name()}, {child.status()})"
+        except psutil.NoSuchProcess:  # ended while we looked
+            continue
+
+
+def _descriptors() -> Iterator[str]:
+    folder = SYSTEM / "self" / "fd" if SYSTEM.is_dir() else Path("/dev/fd")
+    for number in os.listdir(folder):
+        try:
+            yield f"descriptor {number} ({os.readlink(folder / number)})"
+        except FileNotFoundError:  # the folder's own, closed by now
+            continue
+        except OSError:  # not a link on this system
+            yield f"descriptor {number}"
+
+
+def _mappings() -> Iterator[str]:
+    """Senju's anonymous shared memory, as far as this process still has it mapped."""
+    try:
+        lines = (SYSTEM / "self" / "maps").read_text().splitlines()
+    except OSError:
+        return
+    yield from (f"mapping {line.split()[0]}" for line in lines if "memfd:senju" in line)
+
+
+def _shared_files() -> Iterator[str]:
+    if SHARED_MEMORY.is_dir():
+        yield from (str(path) for path in SHARED_MEMORY.glob("senju-*"))
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder that this process and those it starts take for temporary files meanwhile."""
+    before, variable = tempfile.tempdir, os.environ.get("TMPDIR")
+    with tempfile.TemporaryDirectory(prefix="senju-trial-") as name:
+        tempfile.tempdir = os.environ["TMPDIR"] = name
+        try:
+            yield Path(name)
+        finally:
+            tempfile.tempdir = before
+            if variable is None:
+                del os.environ["TMPDIR"]
+            else:
+                os.environ["TMPDIR"] = variable

@@ -1,0 +1,31 @@
+"""A failing shard, played alone in this process."""
+
+import faulthandler
+import traceback
+from dataclasses import dataclass
+
+from senju.backends.reproduction import Reproduction
+from senju.machine import math_threads
+
+
+@dataclass(frozen=True)
+class Replay:
+    """How it went this time."""
+
+    error: str | None  # the exception's name and text; None where it finished
+    traceback: str = ""
+
+
+def replay(reproduction: Reproduction) -> Replay:
+    """Play the rollout as a worker would, with Python's stack shown should the interpreter crash."""
+    was_enabled = faulthandler.is_enabled()
+    faulthandler.enable()
+    try:
+        with math_threads(1):
+            reproduction.play()
+    except Exception as error:  # noqa: BLE001  # whatever the game or the model raises is what is looked for
+        return Replay(f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
+    finally:
+        if not was_enabled:
+            faulthandler.disable()
+    return Replay(None)

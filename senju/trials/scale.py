@@ -1,0 +1,92 @@
+"""The settings of a trial: a game's own, with as many shards and steps as the trial needs."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from senju.algorithms import ALGORITHMS
+from senju.config import Settings, merged
+from senju.errors import ConfigError
+from senju.training.run_config import DEFAULT_PARTS, CollectConfig, RunConfig, preset, resolve_config
+
+_MOST_SHARDS = 64
+
+
+class Scale(NamedTuple):
+    """How much is played per update where the settings do not say."""
+
+    num_shards: int
+    games_per_shard: int | None = None  # None: as the game's preset has it, but at most the default
+    rollout_steps: int | None = None  # None: as the game's preset has it
+    gradient_steps: int = 1  # at least so many per pass over a batch
+
+
+# Five shards: more than the workers, and no multiple of two, three or four.
+SMALL = Scale(num_shards=5, games_per_shard=16, rollout_steps=16, gradient_steps=4)
+
+
+def shared_evenly(workers: Sequence[int]) -> Scale:
+    """A scale at which each of these numbers of workers has as many shards for one as for another.
+
+    >>> shared_evenly([1, 2, 3]).num_shards
+    6
+    """
+    multiple = math.lcm(*workers)
+    return Scale(multiple if multiple <= _MOST_SHARDS else max(workers))
+
+
+def scaled_config(game: str | None, scale: Scale, *layers: Settings) -> RunConfig:
+    """A config at that scale: the game's preset, then the scale, then the given layers in order."""
+    given = merged({"game": {}}, *layers, {"game": game} if game else {})
+    name = given["game"].get("name") if isinstance(given["game"], dict) else None
+    asked = given.get("collect", {})
+    if name is None or not isinstance(asked, dict):
+        return resolve_config(game, *layers)  # says what is wrong
+    usual = merged(DEFAULT_PARTS, {"collect": CollectConfig().model_dump()}, preset(str(name)))
+    collect = _collect_settings(scale, usual["collect"], asked)
+    algorithm = _algorithm_settings(scale, collect | asked, usual, given)
+    return resolve_config(game, {"collect": collect, "algorithm": algorithm}, *layers)
+
+
+def _collect_settings(scale: Scale, usual: Settings, asked: Settings) -> Settings:
+    """Games and steps at that scale, around those that are asked for."""
+    default = CollectConfig.model_fields["games_per_shard"].default
+    rows = asked.get("games_per_shard", scale.games_per_shard or min(usual["games_per_shard"], default))
+    games = rows * scale.num_shards if isinstance(rows, int) else rows
+    steps = scale.rollout_steps or usual["rollout_steps"]
+    return {"num_games": games, "games_per_shard": rows, "rollout_steps": steps}
+
+
+def _algorithm_settings(scale: Scale, collect: Settings, usual: Settings, given: Settings) -> Settings:
+    """A minibatch that divides the batch, where the algorithm has any and none is asked for."""
+    algorithm = merged(usual, {"algorithm": given.get("algorithm", {})})["algorithm"]
+    if not isinstance(algorithm, dict):
+        return {}
+    fields = ALGORITHMS.config_class(str(algorithm.get("name"))).model_fields
+    named = {"name": algorithm["name"]}
+    if "minibatch_size" not in fields:
+        return named
+    largest = algorithm.get("minibatch_size", fields["minibatch_size"].default)
+    numbers = (collect["num_games"], collect["rollout_steps"], largest)
+    if not all(isinstance(number, int) for number in numbers):
+        return named  # whoever checks the settings says what is wrong
+    batch = collect["num_games"] * collect["rollout_steps"]
+    return named | {"minibatch_size": _largest_divisor(batch, min(largest, batch // scale.gradient_steps))}
+
+
+def _largest_divisor(number: int, limit: int) -> int:
+    """The largest divisor of a number up to a limit.
+
+    >>> _largest_divisor(1280, 300)
+    256
+    """
+    return next((size for size in range(limit, 1, -1) if number % size == 0), 1)
+
+
+def require_sync(config: RunConfig) -> None:
+    """Refuse a config whose result depends on the clock."""
+    if config.collect.mode != "sync":
+        raise ConfigError(
+            f"collect.mode={config.collect.mode!r}: equal bytes are promised in sync mode only, since in "
+            "async mode the clock decides which weights act; leave it out, or set collect.mode=sync"
+        )

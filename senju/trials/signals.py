@@ -1,0 +1,30 @@
+"""Signals to worker processes, from outside as an accident would send them."""
+
+import os
+import signal
+from collections.abc import Iterable
+
+import psutil
+
+from senju.backends.backend import BackendStatus, WorkerStatus
+
+READY = ("playing", "waiting", "paused")
+
+
+def strike(pid: int, number: signal.Signals) -> bool:
+    """Send a signal to a child of this process; False where it is gone already."""
+    try:
+        if psutil.Process(pid).ppid() != os.getpid():  # the number belongs to another process by now
+            return False
+        os.kill(pid, number)
+    except (psutil.NoSuchProcess, ProcessLookupError):
+        return False
+    return True
+
+
+def processes_of(status: BackendStatus, states: Iterable[str] = READY) -> list[tuple[WorkerStatus, int]]:
+    """The workers that are processes and in one of these states, with their process numbers."""
+    wanted = set(states)
+    return [
+        (worker, worker.pid) for worker in status.workers if worker.pid is not None and worker.state in wanted
+    ]

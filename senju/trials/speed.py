@@ -1,0 +1,233 @@
+"""Speed: every stage alone, end to end, and how near the one comes to what the others allow."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic, perf_counter, sleep
+from typing import NamedTuple
+
+from senju.backends.backend import Backend
+from senju.collect.slots import Rollout
+from senju.config import Settings
+from senju.errors import WorkerError
+from senju.machine import math_threads
+from senju.memory import keep_freed_memory
+from senju.training.run_config import RunConfig
+from senju.trials.rig import SERIAL, Rig, backend_settings, count_steps
+from senju.trials.spreads import Spread, ratio_spread, spread
+
+STAGES_PER_ENTRANT = ("start", "collecting", "learning", "publishing", "end to end")
+_FEWEST_TURNS = 2
+_QUIET_SECONDS = 60.0  # for workers to finish the rollouts under way
+
+
+class Entrant(NamedTuple):
+    """A way to run the same work."""
+
+    name: str
+    backend: Settings
+    threads: int  # of the learner, and of the serial backend
+
+    @property
+    def num_workers(self) -> int:
+        """How many play; 0 for the serial backend, which is no worker of anybody's."""
+        return int(self.backend.get("num_workers", 0))
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One measure of one entrant; speeds are in steps (decisions) a second."""
+
+    start_seconds: float
+    collecting: float
+    learning: float
+    publish_seconds: float  # once
+    end_to_end: float
+    allowed: float  # end to end, by the stages alone
+    memory_bytes: int  # of all processes
+    worker_bytes: int  # of the largest worker
+    collecting_stages: dict[str, float]  # seconds
+    learning_stages: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """An entrant's figures over all repeats; ratios are taken repeat by repeat."""
+
+    entrant: Entrant
+    start_seconds: Spread
+    collecting: Spread
+    learning: Spread
+    publish_seconds: Spread
+    end_to_end: Spread
+    allowed: Spread
+    reached: Spread  # end to end over what the stages alone allow
+    efficiency: Spread | None  # collecting over n times that of one worker; None for the serial backend
+    collecting_over_serial: Spread  # over the serial backend's with one thread
+    end_to_end_over_serial: Spread  # over the serial backend's with the same threads
+    memory_bytes: Spread
+    worker_bytes: Spread
+    collecting_stages: dict[str, float]  # seconds of all repeats
+    learning_stages: dict[str, float]
+
+
+def entrants(config: RunConfig, backend: str, workers: Sequence[int]) -> list[Entrant]:
+    """The serial backend with one math thread and with all, and the other with each number of workers."""
+    found = [Entrant("serial, 1 thread", SERIAL, 1)]
+    if config.threads > 1:
+        found.append(Entrant(f"serial, {config.threads} threads", SERIAL, config.threads))
+    if "num_workers" not in backend_settings(config, backend, 1):
+        return found
+    for number in workers:
+        name = f"{number} worker{'s' if number > 1 else ''}"
+        found.append(Entrant(name, backend_settings(config, backend, number), config.threads))
+    return found
+
+
+def measure(
+    config: RunConfig,
+    entrant: Entrant,
+    seconds: float,
+    on_stage: Callable[[str], None] = lambda stage: None,
+) -> Figures:
+    """Start an entrant and measure each stage alone, then all in turn, for about `seconds` each."""
+    keep_freed_memory()  # as the trainer does
+    on_stage("start")
+    began = perf_counter()
+    with math_threads(entrant.threads), Rig(config, entrant.backend) as rig:
+        start_seconds = perf_counter() - began
+        rollouts = rig.update()  # warm: compiled, allocated
+        steps = count_steps(rollouts)
+        on_stage("collecting")
+        rig.backend.take_timings()
+        collecting = steps * _turns_a_second(rig.backend.collect, seconds)
+        collecting_stages = rig.backend.take_timings()
+        rollouts = rig.backend.collect()
+        with at_rest(rig.backend):
+            on_stage("learning")
+            learning, learning_stages = _measure_learning(rig, rollouts, seconds)
+            on_stage("publishing")
+            publish_seconds = 1.0 / _turns_a_second(rig.publish, min(seconds, 0.2))
+        on_stage("end to end")
+        end_to_end = steps * _turns_a_second(rig.update, seconds)
+        status = rig.backend.status()
+    return Figures(
+        start_seconds=start_seconds,
+        collecting=collecting,
+        learning=learning,
+        publish_seconds=publish_seconds,
+        end_to_end=end_to_end,
+        allowed=_allowed(config, collecting, learning, publish_seconds / steps),
+        memory_bytes=status.memory_bytes,
+        worker_bytes=max(worker.memory_bytes for worker in status.workers),
+        collecting_stages=collecting_stages,
+        learning_stages=learning_stages,
+    )
+
+
+def _turns_a_second(turn: Callable[[], object], seconds: float) -> float:
+    began, turns = perf_counter(), 0
+    while True:
+        turn()
+        turns += 1
+        elapsed = perf_counter() - began
+        if elapsed >= seconds and turns >= _FEWEST_TURNS:
+            return turns / elapsed
+
+
+def _measure_learning(rig: Rig, rollouts: list[Rollout], seconds: float) -> tuple[float, dict[str, float]]:
+    """Steps a second of the learner alone; always from the same weights, lest one batch make it diverge."""
+    state, steps = rig.learner.state(), count_steps(rollouts)
+    rig.learner.take_timings()
+    spent, turns = 0.0, 0
+    while spent < seconds or turns < _FEWEST_TURNS:
+        rig.learner.load_state(state)
+        began = perf_counter()
+        rig.learner.update(rollouts)
+        spent += perf_counter() - began
+        turns += 1
+    return turns * steps / spent, rig.learner.take_timings()
+
+
+@contextmanager
+def at_rest(backend: Backend) -> Iterator[None]:
+    """Let nobody play meanwhile, as in async mode workers would."""
+    backend.pause()
+    try:
+        deadline = monotonic() + _QUIET_SECONDS
+        while backend.status().slots_playing:
+            if monotonic() > deadline:
+                raise WorkerError(f"rollouts under way were not finished within {_QUIET_SECONDS:.0f} s")
+            sleep(0.001)
+        yield
+    finally:
+        backend.resume()
+
+
+def _allowed(config: RunConfig, collecting: float, learning: float, publishing: float) -> float:
+    """What the stages alone allow end to end.
+
+    On one set of cores, and wherever one waits for the other, their times add up. Where the learner
+    has a device of its own and games go on meanwhile, the slower of the two counts.
+    """
+    if config.collect.mode == "async" and config.device != "cpu":
+        return 1.0 / (max(1.0 / collecting, 1.0 / learning) + publishing)
+    return 1.0 / (1.0 / collecting + 1.0 / learning + publishing)
+
+
+Results = dict[str, list[Figures]]  # the repeats of each entrant, by its name
+
+
+def race(
+    config: RunConfig,
+    field: Sequence[Entrant],
+    seconds: float,
+    repeats: int,
+    on_stage: Callable[[int, Entrant, str], None] = lambda repeat, entrant, stage: None,
+) -> Results:
+    """Measure all entrants, then all again: those of one repeat stand close in time."""
+    results: Results = {entrant.name: [] for entrant in field}
+    for repeat in range(repeats):
+        for entrant in field:
+            figures = measure(config, entrant, seconds, partial(on_stage, repeat, entrant))
+            results[entrant.name].append(figures)
+    return results
+
+
+def summarise(field: Sequence[Entrant], results: Results) -> list[Summary]:
+    """Spreads of the figures and of their ratios."""
+    return [_summarise(entrant, field, results) for entrant in field]
+
+
+def _summarise(entrant: Entrant, field: Sequence[Entrant], results: Results) -> Summary:
+    def of(who: Entrant, name: str) -> list[float]:
+        return [float(getattr(figures, name)) for figures in results[who.name]]
+
+    def total(name: str) -> dict[str, float]:
+        seconds: dict[str, float] = {}
+        for figures in results[entrant.name]:
+            for stage, spent in getattr(figures, name).items():
+                seconds[stage] = seconds.get(stage, 0.0) + spent
+        return seconds
+
+    serial = next((one for one in field if not one.num_workers and one.threads == entrant.threads), field[0])
+    single = next((one for one in field if one.num_workers == 1), field[0])
+    share = [rate / max(entrant.num_workers, 1) for rate in of(entrant, "collecting")]
+    return Summary(
+        entrant=entrant,
+        start_seconds=spread(of(entrant, "start_seconds")),
+        collecting=spread(of(entrant, "collecting")),
+        learning=spread(of(entrant, "learning")),
+        publish_seconds=spread(of(entrant, "publish_seconds")),
+        end_to_end=spread(of(entrant, "end_to_end")),
+        allowed=spread(of(entrant, "allowed")),
+        reached=ratio_spread(of(entrant, "end_to_end"), of(entrant, "allowed")),
+        efficiency=ratio_spread(share, of(single, "collecting")) if entrant.num_workers else None,
+        collecting_over_serial=ratio_spread(of(entrant, "collecting"), of(field[0], "collecting")),
+        end_to_end_over_serial=ratio_spread(of(entrant, "end_to_end"), of(serial, "end_to_end")),
+        memory_bytes=spread(of(entrant, "memory_bytes")),
+        worker_bytes=spread(of(entrant, "worker_bytes")),
+        collecting_stages=total("collecting_stages"),
+        learning_stages=total("learning_stages"),
+    )
