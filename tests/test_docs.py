@@ -8,10 +8,12 @@ import pytest
 from typer.main import get_command
 
 from senju.algorithms.ppo import PPOConfig
+from senju.backends.pool import PoolConfig
 from senju.cli.main import app
 from senju.config import Part
 from senju.models.mlp import MlpConfig
 from senju.models.resnet import ResNetConfig
+from senju.training.parallel_config import ParallelConfig
 from senju.training.run_config import CheckpointConfig, CollectConfig, EvaluationConfig, RunConfig
 
 ROOT = Path(__file__).parent.parent
@@ -23,6 +25,8 @@ SECTIONS: dict[str, type[Part]] = {
     "model: resnet": ResNetConfig,
     "evaluation": EvaluationConfig,
     "checkpoint": CheckpointConfig,
+    "backend: threads, processes": PoolConfig,
+    "ParallelManager": ParallelConfig,
 }
 
 

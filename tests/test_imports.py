@@ -21,7 +21,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "algorithms": ("collect.slots", "models.model", "models.weights"),
     "backends": ("collect.", "games.", "models."),
     "training": ("algorithms.", "backends.", "collect.", "games.", "models."),
-    "cli": ("training.", "games."),
+    "trials": ("algorithms.", "backends.", "collect.", "games.", "models.", "training."),
+    "cli": ("trials.", "training.", "games.", "backends."),
     "presets": (),
     "__init__": ("games.", "models.", "training."),
 }

@@ -78,9 +78,9 @@ class Pool(Backend):
         """Everything but the workers."""
         config = self.config
         assert isinstance(config, PoolConfig)
-        game, model = make_game(**plan.game), new_acting_model(plan)
-        warm_up(game, model)
-        block = WeightBlock(model)
+        game, self._model = make_game(**plan.game), new_acting_model(plan)
+        warm_up(game, self._model)
+        block = WeightBlock(self._model)
         self._arena, self._shared_bytes = self._open_arena(game, block.num_bytes)
         self.publish(block.read(), version=0)
         self._arena.weights.read(block.read())  # compiled here, so that workers find it in the cache

@@ -96,6 +96,7 @@ class Supervisor:
     def take(self, timeout: float | None) -> list[Finished]:
         """Wait for the rollouts of this turn; what was taken before may be written over from now on."""
         with self.changed:
+            self._require_open()
             self.schedule.release()
             self._is_open = True
             self._dispatch_and_watch()

@@ -4,6 +4,7 @@ Compiled games and matrix products run without Python's lock, so that threads ca
 nothing has to be started or shared. A thread cannot be killed: one that hangs ends the run.
 """
 
+import copy
 import socket
 import sys
 import threading
@@ -22,6 +23,7 @@ from senju.backends.messages import send
 from senju.backends.pool import Pool
 from senju.backends.worker import Worker, describe_failure, serve
 from senju.games.game import Game
+from senju.models.model import Model
 
 
 def connected_pair() -> "tuple[Connection[Any, Any], Connection[Any, Any]]":
@@ -31,22 +33,23 @@ def connected_pair() -> "tuple[Connection[Any, Any], Connection[Any, Any]]":
 
 
 class ThreadHand(Hand):
-    """A worker thread."""
+    """A worker thread, with a copy of the model: building one would use this process's random numbers."""
 
     can_be_killed = False
 
-    def __init__(self, plan: Plan, block: Any, index: int) -> None:
+    def __init__(self, plan: Plan, model: Model, block: Any, index: int) -> None:
         self.connection, self._theirs = connected_pair()
+        arguments = (plan, copy.deepcopy(model), block, index)
         self._thread = threading.Thread(
-            target=self._work, args=(plan, block, index), name=f"senju worker {index}", daemon=True
+            target=self._work, args=arguments, name=f"senju worker {index}", daemon=True
         )
         self._thread.start()
 
-    def _work(self, plan: Plan, block: Any, index: int) -> None:
+    def _work(self, plan: Plan, model: Model, block: Any, index: int) -> None:
         torch.set_num_threads(1)  # of this thread: workers share the cores already
         with self._theirs as connection:
             try:
-                worker = Worker(plan, block, index)
+                worker = Worker(plan, model, block, index)
             except Exception as error:  # noqa: BLE001  # travels to the supervisor
                 send(connection, describe_failure(error, None))
                 return
@@ -81,7 +84,7 @@ class Threads(Pool):
         return Arena(self._plan, game, weight_bytes, self._block), 0
 
     def _hire(self, index: int) -> Hand:
-        return ThreadHand(self._plan, self._block, index)
+        return ThreadHand(self._plan, self._model, self._block, index)
 
     def _hire_here(self, index: int) -> Hand:
         return self._hire(index)

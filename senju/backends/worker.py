@@ -70,11 +70,12 @@ class Worker:
     def __init__(
         self,
         plan: Plan,
+        model: Model,
         block: mmap.mmap | NDArray[np.uint8],
         index: int,
         new_clock: Callable[[NDArray[np.float64]], BoardClock] = BoardClock,
     ) -> None:
-        game, model = make_game(**plan.game), new_acting_model(plan)
+        game = make_game(**plan.game)
         warm_up(game, model)
         self._block = WeightBlock(model)
         self._arena = Arena(plan, game, self._block.num_bytes, block)
@@ -104,15 +105,16 @@ class Worker:
         return self._version
 
 
-def serve(connection: "Connection[Any, Any]", worker: Worker) -> None:
-    """Play what the supervisor asks for, until it says stop or is gone."""
+def serve(connection: "Connection[Any, Any]", worker: Worker) -> bool:
+    """Play what the supervisor asks for, until it says stop (True) or is gone (False)."""
     try:
         send(connection, Ready())
         while not isinstance(message := receive(connection), Stop):
             assert isinstance(message, Task)
             send(connection, _answer(worker, message))
     except (EOFError, BrokenPipeError, ConnectionResetError):  # the supervisor is gone, or waits no more
-        return
+        return False
+    return True
 
 
 def _answer(worker: Worker, task: Task) -> Done | Failed:

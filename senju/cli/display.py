@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from senju.cli.console import percent, score_text
+from senju.cli.quantities import duration_text, size_text
 from senju.machine import available_cores
 from senju.training import trainer
 from senju.training.evaluation import MatchResult
@@ -81,7 +82,7 @@ class TrainingDisplay(trainer.Listener):
     def on_update(self, progress: trainer.Progress) -> None:
         """Redraw, or now and then write a line."""
         self._latest = progress
-        left = f"{_duration(progress.seconds_left)} left"
+        left = f"{duration_text(progress.seconds_left)} left"
         self._progress.update(self._task, completed=progress.update, left=left)
         if not self.console.is_terminal and monotonic() - self._last_line > PLAIN_INTERVAL:
             self._last_line = monotonic()
@@ -147,7 +148,7 @@ def _workers_line(progress: trainer.Progress) -> Text:
     line = Text("  workers ", style="bold")
     line.append("".join(BARS[max(1, round(8 * share))] for share in engine["busy"]), style="green")
     mean = sum(engine["busy"]) / len(engine["busy"])
-    facts = [f" {percent(mean, 0)} busy", f"{engine['memory_bytes'] / 2**20:,.0f} MiB in all"]
+    facts = [f" {percent(mean, 0)} busy", f"{size_text(engine['memory_bytes'])} in all"]
     facts += [f"{engine['restarts']} replaced"] if engine["restarts"] else []
     facts += [f"{engine['set_aside']} shards set aside"] if engine["set_aside"] else []
     facts += [f"lag {progress.metrics['lag_mean']:.1f}"] if progress.metrics["lag_max"] else []
@@ -161,9 +162,3 @@ def _hands(config: RunConfig) -> str:
         return "one process"
     count = min(config.backend.get("num_workers") or available_cores(), config.plan.num_shards)
     return f"{count} {name if count > 1 else name.removesuffix('es').removesuffix('s')} play"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

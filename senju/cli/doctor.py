@@ -1,5 +1,6 @@
 """`senju doctor`: what this machine offers, and what would limit a run on it."""
 
+import os
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import Annotated
@@ -8,11 +9,11 @@ import typer
 from rich.table import Table
 
 from senju.cli.console import JsonOption, err, friendly_errors, out, print_json
+from senju.cli.quantities import GIB, size_text
 from senju.kernels import kernel_cache_folder, usable_cache_folder
 from senju.machine import Machine, inspect_machine
 from senju.training.probe import Probe, probe
 
-GIB = 2**30
 PACKAGES = ("senju", "numpy", "numba", "torch", "pydantic")
 
 
@@ -54,15 +55,16 @@ def limits(machine: Machine, tried: Probe) -> list[str]:
         findings.append("One core: collecting and learning take turns.")
     if machine.memory_bytes < 2 * GIB:
         findings.append(
-            f"Little memory is free ({_size(machine.memory_bytes)}); use fewer games or a smaller model."
+            f"Little memory is free ({size_text(machine.memory_bytes)}); use fewer games or a smaller model."
         )
-    if machine.shared_memory_bytes is not None and machine.shared_memory_bytes < GIB // 4:
+    has_small_folder = machine.shared_memory_bytes is not None and machine.shared_memory_bytes < GIB // 4
+    if has_small_folder and not hasattr(os, "memfd_create"):  # what workers share needs no folder there
         findings.append(
-            f"/dev/shm has only {_size(machine.shared_memory_bytes)} free, as containers often do; "
+            f"/dev/shm has only {size_text(machine.shared_memory_bytes)} free, as containers often do; "
             "start the container with --shm-size=1g before using worker processes."
         )
     if machine.disk_free_bytes < GIB:
-        findings.append(f"The disk has only {_size(machine.disk_free_bytes)} free for checkpoints.")
+        findings.append(f"The disk has only {size_text(machine.disk_free_bytes)} free for checkpoints.")
     if not machine.gpus:
         findings.append("No GPU is seen: the learner computes on the CPU; small models suit it.")
     if usable_cache_folder() is None:
@@ -78,9 +80,9 @@ def _table(machine: Machine, tried: Probe, versions: dict[str, str]) -> Table:
         "processor": machine.processor,
         "cores": f"{machine.cores}"
         + (f", quota {machine.core_limit:g}" if machine.core_limit < machine.cores else ""),
-        "memory free": _size(machine.memory_bytes),
-        "shared memory free": "none" if shared is None else _size(shared),
-        "disk free": _size(machine.disk_free_bytes),
+        "memory free": size_text(machine.memory_bytes),
+        "shared memory free": "none" if shared is None else size_text(shared),
+        "disk free": size_text(machine.disk_free_bytes),
         "torch threads": str(machine.torch_threads),
         "GPU": ", ".join(machine.gpus) or "none",
         "compiled code": str(kernel_cache_folder()),
@@ -93,7 +95,3 @@ def _table(machine: Machine, tried: Probe, versions: dict[str, str]) -> Table:
     for name, value in rows.items():
         table.add_row(name, value)
     return table
-
-
-def _size(num_bytes: int) -> str:
-    return f"{num_bytes / GIB:.1f} GiB" if num_bytes >= GIB else f"{num_bytes / 2**20:.0f} MiB"

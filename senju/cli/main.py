@@ -5,14 +5,19 @@ from typing import Annotated
 
 import typer
 
+from senju.cli.bench import bench
 from senju.cli.console import out
 from senju.cli.control import pause, reset, resume, workers
 from senju.cli.doctor import doctor
 from senju.cli.evaluate import evaluate
 from senju.cli.games import games
 from senju.cli.play import play
+from senju.cli.profile import profile
+from senju.cli.reproduce import reproduce
+from senju.cli.soak import soak
 from senju.cli.status import status
 from senju.cli.train import train
+from senju.cli.verify import verify
 from senju.version import __version__
 
 app = typer.Typer(
@@ -38,7 +43,10 @@ def senju(
     """Train game-playing agents with many hands at once."""
 
 
-for command in (train, evaluate, play, games, doctor, status, pause, resume, reset, workers):
+USING = (train, evaluate, play, games, doctor)
+STEERING = (status, pause, resume, reset, workers)
+TRYING = (verify, bench, profile, soak, reproduce)
+for command in (*USING, *STEERING, *TRYING):
     app.command()(command)
 
 

@@ -157,6 +157,8 @@ def _rows_in_training(found: Status, backend: dict[str, Any], num_workers: int) 
 
 
 def _plain(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
     return UNKNOWN if value is None else str(value)
 
 

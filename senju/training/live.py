@@ -39,6 +39,7 @@ class LiveRun:
         try:
             yield
         finally:
+            self.gate.open()  # whoever waits for a pause is told that it ends
             server.close()
 
     def answer(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -62,10 +63,13 @@ class LiveRun:
         return {"state": self.state, "pid": os.getpid(), **self._report(), "backend": backend}
 
     def _pause(self, wait: float) -> dict[str, Any]:
+        was_closed = self.gate.is_closed
         self.gate.close()
-        self.gate.wait_until_reached(wait)
-        self._note(Event("paused", f"paused after update {self._report()['update']}"))
-        return {"state": self.state, "update": self._report()["update"]}
+        is_reached = self.gate.wait_until_reached(wait)
+        update = self._report()["update"]
+        if is_reached and not was_closed:
+            self._note(Event("paused", f"paused after update {update}"))
+        return {"state": self.state, "update": update}
 
     def _resume(self) -> dict[str, Any]:
         self.gate.open()

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from senju.backends.backend import Backend
 from senju.errors import ConfigError
-from senju.trials.signals import processes_of, strike
+from senju.trials.signals import is_stopped, processes_of, strike
 
 KINDS = {"kill": 3, "hang": 2, "pause": 2, "resize": 2, "reset": 1}  # with how often they come
 SHORTEST, LONGEST = 0.05, 1.5  # seconds between two disturbances
@@ -46,15 +46,17 @@ class Disturber:
         self._backend.resume()
 
     def _kill(self) -> bool:
-        return self._strike(signal.SIGKILL)
+        return self._strike_one(self._ready(), signal.SIGKILL)
 
     def _hang(self) -> bool:
-        return self._strike(signal.SIGSTOP)
+        return self._strike_one([pid for pid in self._ready() if not is_stopped(pid)], signal.SIGSTOP)
 
-    def _strike(self, number: signal.Signals) -> bool:
-        """Hit one that is ready: five deaths in a row while starting would cost a worker its place."""
-        found = processes_of(self._backend.status())
-        return bool(found) and strike(self._chance.choice(found)[1], number)
+    def _ready(self) -> list[int]:
+        """Those that could play: five deaths in a row while starting would cost a worker its place."""
+        return [pid for _, pid in processes_of(self._backend.status())]
+
+    def _strike_one(self, pids: list[int], number: signal.Signals) -> bool:
+        return bool(pids) and strike(self._chance.choice(pids), number)
 
     def _pause(self) -> bool:
         self._pause_left = self._chance.randint(1, _LONGEST_PAUSE)

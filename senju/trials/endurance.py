@@ -13,7 +13,6 @@ from time import monotonic
 from typing import NamedTuple
 
 from senju.backends.backend import BackendStatus
-from senju.collect.rollout import warm_up
 from senju.collect.shard import ShardState
 from senju.config import Settings
 from senju.errors import WorkerError
@@ -117,12 +116,18 @@ def soak(
 ) -> SoakReport:
     """Train for so long under disturbances; then repeat the updates undisturbed, and compare."""
     require_sync(config)
-    warm_up(make_game(**config.game), new_model(make_game(**config.game), config))
+    _get_warm(config)
     with temporary_folder() as folder:
         before = belongings(folder)
         result, ordeal = _Disturbed(config, seed, on_moment, stop or StopRequest()).run(seconds)
         leftovers = belongings(folder).beyond(before)
     return SoakReport(ordeal, leftovers, *_check(config, result, ordeal, on_moment))
+
+
+def _get_warm(config: RunConfig) -> None:
+    """Compile and import everything, so that only what the run itself opens is new."""
+    with Rig(config, SERIAL) as rig:
+        rig.update()
 
 
 class _Training(threading.Thread):

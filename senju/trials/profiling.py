@@ -1,16 +1,20 @@
 """Where the time goes: a few updates on one backend, timed stage by stage and drawn."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic, perf_counter
 
 from senju.backends.backend import Event
 from senju.config import Settings
+from senju.errors import RunFolderError
 from senju.machine import available_cores, math_threads
 from senju.memory import keep_freed_memory
+from senju.training.checkpoint import describe_os_error
 from senju.training.run_config import RunConfig
 from senju.training.stages import Setting, explain
-from senju.training.timeline import LEARNER, Timeline
+from senju.training.timeline import LEARNER, Timeline, timeline_svg
 from senju.trials.rig import Rig, count_steps
 
 
@@ -20,6 +24,7 @@ class Profile:
 
     backend: str
     num_workers: int
+    updates: int
     start_seconds: float
     seconds: float
     steps: int
@@ -71,6 +76,7 @@ def profile(
     return Profile(
         backend=backend["name"],
         num_workers=len(status.workers),
+        updates=updates,
         start_seconds=start_seconds,
         seconds=watched.seconds,
         steps=watched.steps,
@@ -127,3 +133,15 @@ class WatchedRig:
     def busy_shares(self) -> tuple[float, ...]:
         """The share of the time that each worker played, by the workers' order."""
         return tuple(busy / self.seconds for _, busy in sorted(self._busy.items()))
+
+
+def write_timeline(profile: Profile, folder: Path, name: str) -> tuple[Path, Path]:
+    """Write a profile's timeline as a Chrome trace and as a picture; return where."""
+    trace, picture = folder / f"{name}.json", folder / f"{name}.svg"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        trace.write_text(json.dumps(profile.timeline.chrome_trace()), encoding="utf-8")
+        picture.write_text(timeline_svg(profile.timeline), encoding="utf-8")
+    except OSError as error:
+        raise RunFolderError(f"cannot write the timeline to {folder}: {describe_os_error(error)}") from error
+    return trace, picture

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from senju.backends.reproduction import Reproduction
 from senju.machine import math_threads
 
+__all__ = ["Replay", "Reproduction", "replay"]
+
+STANDARD_ERROR = 2  # the descriptor: sys.stderr may be something that has none
+
 
 @dataclass(frozen=True)
 class Replay:
@@ -19,7 +23,8 @@ class Replay:
 def replay(reproduction: Reproduction) -> Replay:
     """Play the rollout as a worker would, with Python's stack shown should the interpreter crash."""
     was_enabled = faulthandler.is_enabled()
-    faulthandler.enable()
+    if not was_enabled:
+        faulthandler.enable(STANDARD_ERROR)
     try:
         with math_threads(1):
             reproduction.play()

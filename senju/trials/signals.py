@@ -22,6 +22,14 @@ def strike(pid: int, number: signal.Signals) -> bool:
     return True
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process stands still by a signal, or is gone."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    except psutil.NoSuchProcess:
+        return True
+
+
 def processes_of(status: BackendStatus, states: Iterable[str] = READY) -> list[tuple[WorkerStatus, int]]:
     """The workers that are processes and in one of these states, with their process numbers."""
     wanted = set(states)

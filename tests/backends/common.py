@@ -10,7 +10,6 @@ import pytest
 
 from senju.backends import BACKENDS
 from senju.backends.backend import Backend, Plan, WorkerStatus
-from senju.backends.pool import Pool
 from senju.collect.slots import Rollout
 from senju.games import make_game
 from senju.models import MODELS, build_model
@@ -71,10 +70,10 @@ def publish_turn(backend: Backend, plan: Plan, turn: int) -> None:
     backend.publish(weights_of(plan, plan.seed + turn), version=turn)
 
 
-def play(backend: Backend, plan: Plan, turns: int) -> list[list[Content]]:
-    """Collect turns with other weights in each."""
+def play(backend: Backend, plan: Plan, turns: int, first: int = 0) -> list[list[Content]]:
+    """Collect turns, from the first up to `turns`, with other weights in each."""
     found = []
-    for turn in range(turns):
+    for turn in range(first, turns):
         publish_turn(backend, plan, turn)
         found.append(contents(backend.collect()))
     return found
@@ -155,9 +154,3 @@ def is_alive(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def depth_of(backend: Backend) -> int:
-    """How many slots each shard has."""
-    assert isinstance(backend, Pool)
-    return backend._arena.depth

@@ -1,14 +1,12 @@
 """A game that goes wrong on demand, in a chosen shard at a chosen step.
 
-It looks for its orders in a folder, so that tests can change them while workers play. The process
-that wrote them is spared: only workers are harmed.
+It looks for its orders in a folder, so that tests can change them while workers play.
 """
 
 import ctypes
 import json
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 import senju.backends.worker
+from senju.backends.backend import Plan
 from senju.backends.messages import Done
 from senju.config import Part
 from senju.games.game import Observations, Outcomes, States
@@ -25,38 +24,34 @@ from senju.games.rows import GAME_KEY
 from senju.kernels import random_word
 from tests.collect.toy_games import Race
 
-ALWAYS = 10**6
-KINDS = ("raise", "exit", "segfault", "kill", "stop", "hang", "hang_in_c", "wait", "print")
 
+def order(plan: Plan, kind: str, shard: int, at: int, *, always: bool = False, where: str = "step") -> None:
+    """Let a shard go wrong at a step, counted from the backend's start: once, or whenever it comes there.
 
-def order(
-    folder: Path, kind: str, row: int, at: int, seed: int, times: int = 1, where: str = "step"
-) -> None:
-    """Let the shard whose first row that is go wrong at that step, counted from the backend's start."""
-    key = int(random_word(np.uint64(seed), row, 0, 0, GAME_KEY))
-    orders = {"kind": kind, "key": key, "at": at, "times": times, "where": where, "spared": os.getpid()}
+    Where it is "sending", a worker is harmed that has played the shard and has not said so.
+    """
+    row = shard * plan.games_per_shard
+    key = int(random_word(np.uint64(plan.seed), row, 0, 0, GAME_KEY))
+    orders = {"kind": kind, "key": key, "shard": shard, "at": at, "always": always, "where": where}
+    folder = Path(plan.game["folder"])
     written = folder / "written"
     written.write_text(json.dumps(orders))
     written.rename(folder / "orders")  # at once: workers are looking
 
 
-def order_unsent(folder: Path, kind: str, turn: int) -> None:
-    """Let a worker die when it has played a rollout of that turn and has not said so."""
-    orders = {"kind": kind, "key": 0, "at": turn, "times": 1, "where": "sending", "spared": os.getpid()}
-    (folder / "orders").write_text(json.dumps(orders))
+def call_off(plan: Plan) -> None:
+    """Let nothing go wrong any more, and forget what did."""
+    for name in ("orders", "sprung", "go"):
+        (Path(plan.game["folder"]) / name).unlink(missing_ok=True)
 
 
-def call_off(folder: Path) -> None:
-    """Let nothing go wrong any more."""
-    (folder / "orders").unlink(missing_ok=True)
-
-
-def was_sprung(folder: Path) -> bool:
-    return (folder / "sprung").exists()
+def was_sprung(plan: Plan) -> bool:
+    return (Path(plan.game["folder"]) / "sprung").exists()
 
 
 class TrapConfig(Part):
     folder: str = Field("", description="Where the orders are; empty: nothing goes wrong.")
+    spared: int = Field(0, description="The process that is never harmed.")
 
 
 class Trap(Race):
@@ -71,7 +66,8 @@ class Trap(Race):
         super().__init__(config)
         assert isinstance(self.config, TrapConfig)
         self._folder = Path(self.config.folder or "/nowhere")
-        if "senju.backends.processes.main" in sys.modules and (self._folder / "orders").exists():
+        self._spared = self.config.spared
+        if os.getpid() != self._spared:
             self._watch_sending()
 
     def reset(self, states: States, rows: NDArray[np.int64], keys: NDArray[np.uint64]) -> None:
@@ -97,11 +93,11 @@ class Trap(Race):
             orders: dict[str, Any] = json.loads((self._folder / "orders").read_text())
         except OSError:
             return None
-        is_meant = orders["where"] == where and orders["spared"] != os.getpid()
+        is_meant = orders["where"] == where and self._spared != os.getpid()
         return orders if is_meant else None
 
     def _obey(self, orders: dict[str, Any]) -> None:
-        if orders["times"] == 1:
+        if not orders["always"]:
             (self._folder / "orders").rename(self._folder / "sprung")
         spring(orders["kind"], self._folder)
 
@@ -112,7 +108,7 @@ class Trap(Race):
 
         def send_or_die(connection: Any, message: Any) -> None:
             orders = self._orders("sending") if isinstance(message, Done) else None
-            if orders and message.task.turn == orders["at"]:
+            if orders and message.task.shard == orders["shard"]:
                 if orders["kind"] == "half_sent":
                     os.write(connection.fileno(), b"\0\0\0\x40half of i")
                 self._obey(orders | {"kind": "kill"})
@@ -141,4 +137,5 @@ def spring(kind: str, folder: Path) -> None:
         while not (folder / "go").exists():
             time.sleep(0.002)
     if kind == "print":
-        print("x" * 1000, flush=True)  # noqa: T201  # workers may print, and the supervisor hears it
+        for _ in range(300):  # more than a pipe holds
+            print("x" * 1000, flush=True)  # noqa: T201  # workers may print, and the supervisor hears it

@@ -6,7 +6,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from senju.cli.display import TrainingDisplay, _duration
+from senju.cli.display import TrainingDisplay
+from senju.cli.quantities import duration_text
 from tests.conftest import Train
 
 
@@ -91,4 +92,4 @@ def test_display_without_a_terminal_draws_nothing(train_small: Train) -> None:
     [(0, "0:00"), (59.6, "1:00"), (61, "1:01"), (3599, "59:59"), (3600, "1:00:00"), (90061, "25:01:01")],
 )
 def test_durations_are_read_like_a_clock(seconds: float, text: str) -> None:
-    assert _duration(seconds) == text
+    assert duration_text(seconds) == text

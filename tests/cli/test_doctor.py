@@ -74,7 +74,6 @@ def test_machine_without_limits_has_only_the_bound_of_its_run() -> None:
             {"memory_bytes": 100 * 2**20},
             "Little memory is free (100 MiB); use fewer games or a smaller model.",
         ),
-        ({"shared_memory_bytes": 64 * 2**20}, "/dev/shm has only 64 MiB free"),
         ({"disk_free_bytes": 500 * 2**20}, "The disk has only 500 MiB free for checkpoints."),
         ({"gpus": ()}, "No GPU is seen"),
     ],
@@ -83,6 +82,14 @@ def test_each_limit_is_found(changes: dict[str, object], expected: str) -> None:
     findings = limits(replace(ROOMY, **changes), TRIED)  # type: ignore[arg-type]  # fields of Machine
     assert len(findings) == 2
     assert findings[1].startswith(expected)
+
+
+def test_small_shared_memory_is_a_limit_only_where_workers_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = replace(ROOMY, shared_memory_bytes=64 * 2**20)
+    monkeypatch.setattr("os.memfd_create", None, raising=False)
+    assert len(limits(small, TRIED)) == 1
+    monkeypatch.delattr("os.memfd_create")
+    assert limits(small, TRIED)[1].startswith("/dev/shm has only 64 MiB free")
 
 
 def test_missing_shared_memory_is_no_small_shared_memory() -> None:

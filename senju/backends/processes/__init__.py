@@ -7,7 +7,7 @@ import os
 from senju.backends.arena import Arena, arena_bytes, map_shared, open_anonymous
 from senju.backends.member import Hand
 from senju.backends.pool import Pool
-from senju.backends.processes.hand import ProcessHand, import_path
+from senju.backends.processes.hand import ProcessHand
 from senju.backends.script import find_importable
 from senju.backends.threads import ThreadHand
 from senju.games import GAMES
@@ -40,7 +40,6 @@ class Processes(Pool):
         return json.dumps(
             {
                 "plan": dataclasses.asdict(sent),
-                "path": import_path(),
                 "script": script or other,
                 "worker_timeout": self.config.worker_timeout,
             }
@@ -51,10 +50,10 @@ class Processes(Pool):
         return min(wanted, running + memory_available() // WORKER_BYTES)
 
     def _hire(self, index: int) -> Hand:
-        return ProcessHand(index, self._descriptor, self._start_message)
+        return ProcessHand(index, self._descriptor, self._plan.sockets, self._start_message)
 
     def _hire_here(self, index: int) -> Hand:
-        return ThreadHand(self._plan, self._block, index)
+        return ThreadHand(self._plan, self._model, self._block, index)
 
     def close(self) -> None:
         """End the workers, and let go of the shared memory."""

@@ -7,19 +7,17 @@ import select
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from time import monotonic
 
 from senju.backends.member import Hand
+from senju.backends.processes import boot
 from senju.backends.processes.main import STACK_SIGNAL
 from senju.backends.threads import connected_pair
 from senju.machine import count_memory_kills
 
 _STACK_SECONDS = 1.0  # for a hung worker to tell where it is
-# the parent's path first, since it may be the only way to find senju
-_BOOT = """import json, sys
-sys.path[:] = json.loads(sys.argv[1])
-from senju.backends.processes.main import main
-main()"""
+_BOOT = str(Path(boot.__file__).resolve())
 ONE_MATH_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
 )
@@ -41,7 +39,7 @@ def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[i
 class ProcessHand(Hand):
     """A spawned worker: its process, its connection, its lifeline, and what it prints."""
 
-    def __init__(self, index: int, memory: int, start_message: bytes) -> None:
+    def __init__(self, index: int, memory: int, sockets: tuple[str, ...], start_message: bytes) -> None:
         self._memory_kills = count_memory_kills()
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             self.connection, connection = connected_pair()
@@ -49,7 +47,13 @@ class ProcessHand(Hand):
             theirs.callback(connection.close)
             lifeline, self._lifeline = _pipe(theirs, ours)
             self.output, output = _pipe(ours, theirs)
-            self._process = self._spawn(index, memory, connection.fileno(), lifeline, output)
+            numbers = {
+                "index": index,
+                "memory": memory,
+                "connection": connection.fileno(),
+                "lifeline": lifeline,
+            }
+            self._process = self._spawn(numbers, sockets, output)
             ours.pop_all()  # they stay open
         os.set_blocking(self.output, False)
         self.pid = self._process.pid
@@ -57,15 +61,15 @@ class ProcessHand(Hand):
             self.connection.send_bytes(start_message)
 
     def _spawn(
-        self, index: int, memory: int, connection: int, lifeline: int, output: int
+        self, numbers: dict[str, int], sockets: tuple[str, ...], output: int
     ) -> "subprocess.Popen[bytes]":
-        numbers = [str(number) for number in (index, memory, connection, lifeline)]
+        told = {**numbers, "path": import_path(), "sockets": sockets}
         return subprocess.Popen(
-            [sys.executable, "-c", _BOOT, json.dumps(import_path()), *numbers],
+            [sys.executable, _BOOT, json.dumps(told)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            pass_fds=(memory, connection, lifeline),
+            pass_fds=[numbers[name] for name in ("memory", "connection", "lifeline")],
             env=os.environ | ONE_MATH_THREAD,
             process_group=0,  # Ctrl-C in the terminal is for the run to handle, not for its workers
         )

@@ -4,12 +4,8 @@ import faulthandler
 import json
 import os
 import signal
-import socket
-import sys
-import threading
 from functools import partial
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +16,7 @@ from senju.backends.arena import map_shared
 from senju.backends.backend import Plan
 from senju.backends.messages import send
 from senju.backends.script import forbid_training, import_script
-from senju.backends.worker import BoardClock, Worker, describe_failure, serve
+from senju.backends.worker import BoardClock, Worker, describe_failure, new_acting_model, serve
 from senju.memory import keep_freed_memory
 
 STACK_SIGNAL = signal.SIGUSR1  # asks a worker to print where it is
@@ -60,55 +56,31 @@ class GuardedClock(BoardClock):
         faulthandler.cancel_dump_traceback_later()
 
 
-def main() -> None:
-    """Take the start message, get ready, and serve; the arguments are written by `ProcessHand`."""
-    index, memory, connection_number, lifeline = (int(argument) for argument in sys.argv[2:6])
+def work(index: int, memory: int, connection_number: int) -> bool:
+    """Take the start message, get ready, and serve; return whether the end was asked for."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
     faulthandler.register(STACK_SIGNAL)
     connection: Connection[Any, Any] = Connection(connection_number)
-    told = json.loads(connection.recv_bytes())
-    sockets = told["plan"]["sockets"]
-    threading.Thread(target=_end_with_the_parent, args=(lifeline, sockets), daemon=True).start()
-    code = 0
+    try:
+        told = json.loads(connection.recv_bytes())
+    except EOFError:
+        return False
     try:
         worker = _get_ready(told, index, memory)
     except Exception as error:  # noqa: BLE001  # travels to the supervisor
         send(connection, describe_failure(error, None))
-        code = 1
-    else:
-        serve(connection, worker)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # at once: torch takes its time to end
-
-
-def _end_with_the_parent(lifeline: int, sockets: list[str]) -> None:
-    """Nothing is ever written to the lifeline: it ends when the parent does, however that ends."""
-    os.read(lifeline, 1)
-    for path in sockets:
-        _remove_unless_alive(path)
-    os._exit(0)
-
-
-def _remove_unless_alive(path: str) -> None:
-    """Remove a socket's file, unless another process listens there by now."""
-    with socket.socket(socket.AF_UNIX) as client:
-        try:
-            client.connect(path)
-        except ConnectionRefusedError:
-            Path(path).unlink(missing_ok=True)
-        except OSError:  # not there, or another's
-            return
+        return True
+    return serve(connection, worker)
 
 
 def _get_ready(told: dict[str, Any], index: int, memory: int) -> Worker:
     torch.set_num_threads(1)
     keep_freed_memory()
-    sys.path[:] = told["path"]
     plan = Plan(**told["plan"])
     forbid_training(told["script"] or f"the module of {plan.game['name']} or of {plan.model['name']}")
     if told["script"]:
         import_script(told["script"])
     block = map_shared(memory, os.fstat(memory).st_size)
-    return Worker(plan, block, index, partial(GuardedClock, timeout=told["worker_timeout"]))
+    new_clock = partial(GuardedClock, timeout=told["worker_timeout"])
+    return Worker(plan, new_acting_model(plan), block, index, new_clock)

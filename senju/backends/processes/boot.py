@@ -1,0 +1,49 @@
+"""The first lines of a worker process: watch the parent, then load the rest, which takes seconds.
+
+This file is run by its path and imports nothing of senju before it knows where to find it.
+"""
+
+import json
+import os
+import socket
+import sys
+import threading
+
+
+def main() -> None:
+    """Begin with what `ProcessHand` says, as JSON: path, index, memory, connection, lifeline, sockets."""
+    told = json.loads(sys.argv[1])
+    watcher = threading.Thread(
+        target=end_with_the_parent, args=(told["lifeline"], told["sockets"]), daemon=True
+    )
+    watcher.start()
+    sys.path[:] = told["path"]  # the parent's, since it may be the only way to find senju
+    from senju.backends.processes.main import work
+
+    was_told_to_end = work(told["index"], told["memory"], told["connection"])
+    if not was_told_to_end:
+        watcher.join()
+    os._exit(0)  # at once: torch takes its time to end
+
+
+def end_with_the_parent(lifeline: int, sockets: list[str]) -> None:
+    """Nothing is ever written to the lifeline: it ends when the parent does, however that ends."""
+    os.read(lifeline, 1)
+    for path in sockets:
+        remove_unless_alive(path)
+    os._exit(0)
+
+
+def remove_unless_alive(path: str) -> None:
+    """Remove a socket's file, unless another process listens there by now."""
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+        except OSError:  # another worker was first, or it is too long to be reached from here
+            return
+
+
+if __name__ == "__main__":
+    main()

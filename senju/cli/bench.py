@@ -1,0 +1,181 @@
+"""`senju bench`: how fast each stage is alone, how fast all are in turn, and what more workers bring."""
+
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.markup import escape
+from rich.progress import Progress, TaskID
+from rich.table import Table
+
+from senju.cli.console import JsonOption, SetOption, friendly_errors, out, print_json, settings_from
+from senju.cli.quantities import share_text, size_text
+from senju.cli.trials import ConfigOption, GameArgument, game_or_default, numbers, trial_progress
+from senju.machine import available_cores, processor_name
+from senju.training.run_config import RunConfig
+from senju.trials.scale import scaled_config, shared_evenly
+from senju.trials.speed import STAGES_PER_ENTRANT, Entrant, Results, Summary, entrants, race, summarise
+from senju.trials.spreads import Spread
+
+
+def bench(
+    game: GameArgument = None,
+    workers: Annotated[str, typer.Option(help="Numbers of workers to measure.")] = "1,2,4,8",
+    backend: Annotated[str, typer.Option(help="What workers are: processes or threads.")] = "processes",
+    mode: Annotated[
+        Literal["sync", "async"] | None, typer.Option(help="Short for --set collect.mode=MODE.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="Time for each figure of each repeat.", min=0.05)] = 1.0,
+    repeats: Annotated[int, typer.Option(help="How often all take their turn.", min=1)] = 3,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure collecting, learning, publishing and all in turn, for the serial backend and for workers.
+
+    All play the same shards. They take turns within each repeat, so that ratios are of figures that
+    stood close in time. A step is one decision.
+    """
+    with friendly_errors():
+        counts = numbers(workers)
+        settings = settings_from(config, assignments, collect={"mode": mode} if mode else None)
+        resolved = scaled_config(game_or_default(game, settings), shared_evenly(counts), settings)
+        field = entrants(resolved, backend, counts)
+        with trial_progress(as_json) as progress:
+            total = repeats * len(field) * len(STAGES_PER_ENTRANT)
+            display = _Display(progress, progress.add_task("", total=total), repeats)
+            results = race(resolved, field, seconds, repeats, display.show)
+        summaries = summarise(field, results)
+    if as_json:
+        print_json(_record(resolved, summaries, results))
+        return
+    _show(resolved, summaries, repeats)
+
+
+class _Display:
+    def __init__(self, progress: Progress, task: TaskID, repeats: int) -> None:
+        self._progress, self._task, self._repeats = progress, task, repeats
+        self._begun = -1
+
+    def show(self, repeat: int, entrant: Entrant, stage: str) -> None:
+        """A stage begins."""
+        self._begun += 1
+        text = f"repeat {repeat + 1} of {self._repeats}: {entrant.name}, {stage}"
+        self._progress.update(self._task, description=text, completed=self._begun)
+
+
+def _record(config: RunConfig, summaries: list[Summary], results: Results) -> dict[str, Any]:
+    return {
+        "game": config.game["name"],
+        "machine": {"processor": processor_name(), "cores": available_cores()},
+        "entrants": [_summary_record(summary) for summary in summaries],
+        "repeats": {name: [asdict(figures) for figures in repeats] for name, repeats in results.items()},
+        "config": config.model_dump(mode="json"),
+    }
+
+
+def _summary_record(summary: Summary) -> dict[str, Any]:
+    """A summary as JSON has it: spreads by the names of their figures."""
+    values = {name: getattr(summary, name) for name in Summary.__dataclass_fields__}
+    return {
+        name: value._asdict() if isinstance(value, Spread | Entrant) else value
+        for name, value in values.items()
+    }
+
+
+def _show(config: RunConfig, summaries: list[Summary], repeats: int) -> None:
+    plan = config.plan
+    out.print(
+        f"[bold]{escape(config.game['name'])}[/], {plan.num_shards} shards of {plan.games_per_shard} games, "
+        f"{plan.rollout_steps} steps an update, model {escape(config.model['name'])}, {config.collect.mode}, "
+        f"{available_cores()} cores ({escape(processor_name())}); "
+        f"medians of {repeats} repeats with their smallest and largest.",
+        highlight=False,
+    )
+    out.print(_speed_table(summaries))
+    out.print(_cost_table(summaries))
+    for line in _notes(config, summaries):
+        out.print(line, highlight=False, soft_wrap=True)
+
+
+def _speed_table(summaries: list[Summary]) -> Table:
+    table = Table(title="Steps a second", title_justify="left", show_lines=True)
+    table.add_column("played by")
+    for name in (
+        "collecting",
+        "÷ serial",
+        "efficiency",
+        "learning",
+        "end to end",
+        "÷ serial",
+        "stages allow",
+        "reached",
+    ):
+        table.add_column(name, justify="right")
+    for one in summaries:
+        table.add_row(
+            one.entrant.name,
+            _rate(one.collecting),
+            _ratio(one.collecting_over_serial),
+            _share(one.efficiency),
+            _rate(one.learning),
+            _rate(one.end_to_end),
+            _ratio(one.end_to_end_over_serial),
+            _rate(one.allowed),
+            _share(one.reached),
+        )
+    return table
+
+
+def _cost_table(summaries: list[Summary]) -> Table:
+    table = Table(title="What it takes", title_justify="left")
+    table.add_column("played by")
+    for name in ("start", "publishing", "memory of all", "of a worker"):
+        table.add_column(name, justify="right")
+    table.add_column("collecting goes to")
+    for one in summaries:
+        table.add_row(
+            one.entrant.name,
+            f"{one.start_seconds.median:.2f} s",
+            f"{1000 * one.publish_seconds.median:.3f} ms",
+            size_text(one.memory_bytes.median),
+            size_text(one.worker_bytes.median or None),
+            _stages(one.collecting_stages),
+        )
+    return table
+
+
+def _stages(stages: dict[str, float]) -> str:
+    total = sum(stages.values()) or 1.0
+    largest = sorted(stages.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {share_text(seconds / total)}" for name, seconds in largest)
+
+
+def _rate(spread: Spread) -> str:
+    return f"{spread.median:,.0f}\n[dim]{spread.min:,.0f}..{spread.max:,.0f}[/]"
+
+
+def _ratio(spread: Spread) -> str:
+    return f"{spread.median:.2f}\n[dim]{spread.min:.2f}..{spread.max:.2f}[/]"
+
+
+def _share(spread: Spread | None) -> str:
+    if spread is None:
+        return ""
+    return f"{share_text(spread.median)}\n[dim]{100 * spread.min:.0f}..{100 * spread.max:.0f}[/]"
+
+
+def _notes(config: RunConfig, summaries: list[Summary]) -> list[str]:
+    workers = [one.entrant.num_workers for one in summaries if one.entrant.num_workers]
+    single = "one worker" if 1 in workers else "the serial backend with one thread"
+    overlaps = config.collect.mode == "async" and config.device != "cpu"
+    notes = [
+        f"[dim]Collecting ÷ serial with one thread; end to end ÷ serial with as many threads. Efficiency: "
+        f"collecting ÷ (workers × that of {single}).[/]",
+        "[dim]The stages allow: "
+        + ("the slowest of them, since they overlap.[/]" if overlaps else "their times add up.[/]"),
+    ]
+    cores = available_cores()
+    if any(number > cores for number in workers):
+        notes.append(f"[yellow]•[/] More workers than the {cores} cores here take turns on them.")
+    return notes

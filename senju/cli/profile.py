@@ -1,0 +1,133 @@
+"""`senju profile`: where the time goes, serially and with workers."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from senju.cli.console import JsonOption, SetOption, friendly_errors, out, print_json, settings_from
+from senju.cli.quantities import share_text
+from senju.cli.trials import ConfigOption, GameArgument, game_or_default, trial_progress
+from senju.machine import available_cores
+from senju.training.run_config import RunConfig
+from senju.training.stages import GROUPS
+from senju.trials.profiling import Profile, write_timeline
+from senju.trials.profiling import profile as profile_updates
+from senju.trials.rig import SERIAL, backend_settings
+from senju.trials.scale import scaled_config, shared_evenly
+
+BAR = 24  # characters of a whole bar
+
+
+def profile(
+    game: GameArgument = None,
+    workers: Annotated[int | None, typer.Option(help="Workers; one per core by default.", min=1)] = None,
+    updates: Annotated[int, typer.Option(help="Updates to time.", min=1)] = 10,
+    backend: Annotated[str, typer.Option(help="What workers are: processes or threads.")] = "processes",
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the timelines; profiles/GAME by default.")
+    ] = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Time the stages of training, serially and with workers; write the timelines of both.
+
+    timeline.svg is a picture; timeline.json opens in chrome://tracing and ui.perfetto.dev.
+    """
+    with friendly_errors():
+        count = workers or available_cores()
+        settings = settings_from(config, assignments)
+        resolved = scaled_config(game_or_default(game, settings), shared_evenly([count]), settings)
+        parts = [SERIAL, backend_settings(resolved, backend, count)]
+        profiles: list[Profile] = []
+        with trial_progress(as_json) as progress:
+            task = progress.add_task("", total=len(parts) * updates)
+            for part in parts:
+                progress.update(task, description=part["name"])
+                profiles.append(
+                    profile_updates(resolved, part, updates, lambda update: progress.advance(task))
+                )
+        place = folder or Path("profiles") / resolved.game["name"].rpartition(":")[2]
+        names = ("timeline-serial", "timeline")
+        files = [write_timeline(one, place, name) for one, name in zip(profiles, names, strict=True)]
+    if as_json:
+        print_json(_record(resolved, profiles, files))
+    else:
+        _show(resolved, profiles, files)
+
+
+def _record(config: RunConfig, profiles: list[Profile], files: list[tuple[Path, Path]]) -> dict[str, Any]:
+    return {
+        "game": config.game["name"],
+        "cores": available_cores(),
+        "speed_up": profiles[1].steps_per_second / profiles[0].steps_per_second,
+        "profiles": [
+            {
+                "backend": one.backend,
+                "num_workers": one.num_workers,
+                "start_seconds": one.start_seconds,
+                "seconds": one.seconds,
+                "steps": one.steps,
+                "steps_per_second": one.steps_per_second,
+                "stages": one.stages,
+                "busy_shares": list(one.busy_shares),
+                "events": [event._asdict() for event in one.events],
+                "explanation": one.explanation,
+                "trace": str(trace),
+                "picture": str(picture),
+            }
+            for one, (trace, picture) in zip(profiles, files, strict=True)
+        ],
+        "config": config.model_dump(mode="json"),
+    }
+
+
+def _show(config: RunConfig, profiles: list[Profile], files: list[tuple[Path, Path]]) -> None:
+    plan = config.plan
+    out.print(
+        f"[bold]{escape(config.game['name'])}[/], {plan.num_shards} shards of {plan.games_per_shard} games, "
+        f"{plan.rollout_steps} steps an update, model {escape(config.model['name'])}, {config.collect.mode}.",
+        highlight=False,
+    )
+    longest = max(sum(one.stages.values()) for one in profiles)
+    tables = Table.grid(padding=(0, 3))
+    tables.add_row(*(_stage_table(one, longest) for one in profiles))
+    out.print(tables)
+    for one in profiles:
+        ratio = one.steps_per_second / profiles[0].steps_per_second
+        out.print(
+            f"[bold]{one.name}[/]: {one.steps_per_second:,.0f} steps/s ({ratio:.2f} × serial), "
+            f"{one.explanation}.",
+            highlight=False,
+            soft_wrap=True,
+        )
+    busy = ", ".join(share_text(share) for share in profiles[1].busy_shares)
+    out.print(f"Workers played {busy} of the time; they were ready after {profiles[1].start_seconds:.1f} s.")
+    for one, (trace, picture) in zip(profiles, files, strict=True):
+        out.print(
+            f"Timeline of {one.name}: {escape(str(picture))}, {escape(str(trace))}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def _stage_table(one: Profile, longest: float) -> Table:
+    """Every stage in the order of its group; bars of both tables have one measure."""
+    total = sum(one.stages.values())
+    table = Table(title=one.name, title_justify="left")
+    table.add_column("stage")
+    for name in ("ms an update", "share"):
+        table.add_column(name, justify="right")
+    table.add_column("", min_width=BAR)
+    known = [(group, name) for group, names in GROUPS.items() for name in names if name in one.stages]
+    other = [("other", name) for name in one.stages if name not in {name for _, name in known}]
+    for group, name in known + other:
+        seconds = one.stages[name]
+        bar = "█" * round(BAR * seconds / longest) if longest else ""
+        label = name if name == group.partition(" ")[0] else f"{group.partition(' ')[0]}: {name}"
+        milliseconds = f"{1000 * seconds / one.updates:.2f}"
+        table.add_row(label, milliseconds, share_text(seconds / total), f"[green]{bar}[/]")
+    return table

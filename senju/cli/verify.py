@@ -1,0 +1,133 @@
+"""`senju verify`: the same bytes for any number of workers, tried out on any game."""
+
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from senju.cli.console import JsonOption, SetOption, friendly_errors, out, print_json, settings_from
+from senju.cli.quantities import count_text
+from senju.cli.trials import ConfigOption, GameArgument, expected_losses, names, numbers, trial_progress
+from senju.training.run_config import RunConfig
+from senju.trials.differences import Difference
+from senju.trials.equality import Verdict, candidates
+from senju.trials.equality import verify as hold_against_serial
+from senju.trials.scale import SMALL, scaled_config
+
+
+def verify(
+    game: GameArgument = None,
+    workers: Annotated[str, typer.Option(help="Numbers of workers to try.")] = "1,2,3",
+    backends: Annotated[str, typer.Option(help="Backends to try.")] = "serial,threads,processes",
+    updates: Annotated[int, typer.Option(help="Updates to compare.", min=1)] = 5,
+    kill: Annotated[
+        bool, typer.Option("--kill", help="Kill -9 a random worker process in each update.")
+    ] = False,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+    seed: Annotated[int | None, typer.Option(help="Short for --set seed=N.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Prove that rollouts and weights are equal, byte for byte, whoever plays; or name the first that is not.
+
+    Each backend runs beside the serial one, each with a learner of its own. Few small shards are played
+    unless settings say otherwise.
+    """
+    with friendly_errors(), expected_losses() if kill else nullcontext():
+        counts = numbers(workers)
+        scale = SMALL._replace(num_shards=max(SMALL.num_shards, max(counts) + 1))
+        resolved = scaled_config(game, scale, settings_from(config, assignments, seed=seed))
+        field = candidates(names(backends, "--backends"), counts)
+        verdicts: list[Verdict] = []
+        with trial_progress(as_json) as progress:
+            task = progress.add_task("", total=len(field) * updates)
+            for place, candidate in enumerate(field):
+                progress.update(task, description=candidate.name, completed=place * updates)
+                verdict = hold_against_serial(
+                    resolved, candidate, updates, kill=kill, on_update=lambda update: progress.advance(task)
+                )
+                verdicts.append(verdict)
+    if as_json:
+        print_json(_record(resolved, updates, verdicts))
+    else:
+        _show(resolved, verdicts)
+    if not all(verdict.is_equal for verdict in verdicts):
+        raise typer.Exit(1)
+
+
+def _record(config: RunConfig, updates: int, verdicts: list[Verdict]) -> dict[str, Any]:
+    return {
+        "game": config.game["name"],
+        "updates": updates,
+        "is_equal": all(verdict.is_equal for verdict in verdicts),
+        "candidates": [
+            {**asdict(verdict), "candidate": verdict.candidate._asdict(), "is_equal": verdict.is_equal}
+            for verdict in verdicts
+        ],
+        "config": config.model_dump(mode="json"),
+    }
+
+
+def _show(config: RunConfig, verdicts: list[Verdict]) -> None:
+    plan = config.plan
+    out.print(
+        f"[bold]{escape(config.game['name'])}[/], {plan.num_shards} shards of {plan.games_per_shard} games, "
+        f"{plan.rollout_steps} steps an update, model {escape(config.model['name'])}, seed {config.seed}: "
+        "each held against the serial backend.",
+        highlight=False,
+    )
+    out.print(_table(verdicts))
+    for verdict in verdicts:
+        if verdict.difference is not None:
+            where = difference_text(verdict.difference, verdict.updates)
+            out.print(f"[red]✗[/] {verdict.candidate.name}: {escape(where)}", highlight=False, soft_wrap=True)
+    out.print(_conclusion(verdicts), highlight=False, soft_wrap=True)
+
+
+def _table(verdicts: list[Verdict]) -> Table:
+    table = Table()
+    for name in ("played by", "result"):
+        table.add_column(name, no_wrap=True)
+    has_kills = any(verdict.kills for verdict in verdicts)
+    columns = ["updates", "equal bytes", *(["killed", "healed"] if has_kills else []), "weights", "time"]
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    for verdict in verdicts:
+        kills = [count_text(verdict.kills), count_text(verdict.healed)] if has_kills else []
+        table.add_row(
+            verdict.candidate.name,
+            "[green]equal[/]" if verdict.is_equal else "[red]different[/]",
+            count_text(verdict.updates),
+            count_text(verdict.num_bytes),
+            *kills,
+            verdict.digest,
+            f"{verdict.seconds:.1f} s",
+        )
+    return table
+
+
+def difference_text(difference: Difference, update: int | None = None) -> str:
+    """Where something differs, and what stands there."""
+    where = [] if update is None else [f"update {update}"]
+    where += [] if difference.shard is None else [f"shard {difference.shard}"]
+    where.append(difference.place)
+    where += [] if difference.byte is None else [f"byte {difference.byte}"]
+    return f"{', '.join(where)}: {difference.expected} expected, {difference.found} found"
+
+
+def _conclusion(verdicts: list[Verdict]) -> str:
+    different = [verdict for verdict in verdicts if not verdict.is_equal]
+    if not different:
+        return "[green]Equal, byte for byte.[/]"
+    if any(verdict.candidate.backend == "serial" for verdict in different):
+        return (
+            "Two runs in one process differ already: the game or the model depends on something besides its "
+            "state, its settings and the keys it is given (a counter, the clock, random numbers of its own)."
+        )
+    return (
+        "Two runs in one process are equal or were not tried: the game or the model depends on who plays it "
+        "(a process number, a variable of the module, the clock, random numbers of its own)."
+    )

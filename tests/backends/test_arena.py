@@ -1,0 +1,199 @@
+"""The arena: one block, laid out by the plan alone, without a name that could be left behind."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from senju.backends import arena as arena_module
+from senju.backends.arena import Arena, arena_bytes, map_shared, new_private_block, open_anonymous
+from senju.backends.backend import Plan
+from senju.errors import ConfigError
+from senju.games import make_game
+from tests.backends.common import GAMES, PLAN, started
+
+CACHE_LINE = 64
+
+
+def arrays_of(arena: Arena, plan: Plan) -> list[NDArray[Any]]:
+    """Every array in the arena."""
+    shards, turns = range(plan.num_shards), range(arena.depth)
+    states = [arena.state(shard, turn) for shard in shards for turn in range(arena.depth + 1)]
+    slots = [arena.slot(shard, turn) for shard in shards for turn in turns]
+    found = [arena.weights._header, arena.weights._places, *arena.boards]
+    return found + [array for record in (*states, *slots) for array in record]
+
+
+def start_of(array: NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+plans = st.builds(
+    Plan,
+    game=st.sampled_from(GAMES).map(lambda name: {"name": name}),
+    model=st.just({}),
+    seed=st.just(0),
+    num_shards=st.integers(1, 4),
+    games_per_shard=st.integers(1, 5),
+    rollout_steps=st.integers(1, 7),
+    max_lag=st.integers(0, 3),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(plan=plans, weight_bytes=st.integers(0, 300))
+def test_arrays_do_not_overlap_and_each_begins_with_a_cache_line(plan: Plan, weight_bytes: int) -> None:
+    game = make_game(**plan.game)
+    num_bytes = arena_bytes(plan, game, weight_bytes)
+    block = new_private_block(num_bytes)
+    arena = Arena(plan, game, weight_bytes, block)
+    places = sorted((start_of(array), array.nbytes) for array in arrays_of(arena, plan))
+    for (start, size), (following, _) in pairwise(places):
+        assert start + size <= following
+    assert all(start % CACHE_LINE == 0 for start, _ in places)
+    assert start_of(block) <= places[0][0]
+    assert places[-1][0] + places[-1][1] <= start_of(block) + num_bytes
+
+
+@settings(max_examples=40, deadline=None)
+@given(plan=plans, weight_bytes=st.integers(0, 300))
+def test_equal_plans_give_equal_layouts(plan: Plan, weight_bytes: int) -> None:
+    """A worker makes its own arena over the same memory, and must find what another wrote."""
+    game = make_game(**plan.game)
+    block = new_private_block(arena_bytes(plan, game, weight_bytes))
+    writer = Arena(plan, game, weight_bytes, block)
+    reader = Arena(replace(plan), make_game(**plan.game), weight_bytes, block)
+    for number, array in enumerate(arrays_of(writer, plan)):
+        array.view(np.uint8).fill(number % 251 + 1)
+    for number, (wrote, found) in enumerate(
+        zip(arrays_of(writer, plan), arrays_of(reader, plan), strict=True)
+    ):
+        assert (wrote.shape, wrote.dtype, start_of(wrote)) == (found.shape, found.dtype, start_of(found))
+        assert (found.view(np.uint8) == number % 251 + 1).all()
+
+
+@pytest.mark.parametrize("max_lag", [0, 1, 3])
+def test_rollout_never_writes_over_what_it_began_with_or_what_the_caller_has(max_lag: int) -> None:
+    plan = replace(PLAN, max_lag=max_lag)
+    game = make_game(**plan.game)
+    arena = Arena(plan, game, 8, new_private_block(arena_bytes(plan, game, 8)))
+    for released in range(6):  # the caller may hold turns from here on
+        turns = range(released, released + arena.depth)
+        assert len({start_of(arena.slot(1, turn).seats) for turn in turns}) == arena.depth
+        states = range(released, released + arena.depth + 1)  # one more: after the last
+        assert len({start_of(arena.state(1, turn).clock) for turn in states}) == arena.depth + 1
+
+
+def test_more_memory_than_there_is_is_refused_before_anything_is_started() -> None:
+    plan = replace(PLAN, rollout_steps=10**10)
+    for name in ("threads", "processes"):
+        with (
+            pytest.raises(
+                ConfigError, match=r"the rollouts need \d+ MiB of shared memory and \d+ MiB are free; collect"
+            ),
+            started(plan, name),
+        ):
+            pass
+
+
+def named_memory() -> set[str]:
+    return set(os.listdir("/dev/shm"))
+
+
+def test_memory_has_no_name_and_begins_zeroed() -> None:
+    before = named_memory()
+    descriptor = open_anonymous(100_000)
+    try:
+        block = map_shared(descriptor, 100_000)
+        assert named_memory() == before
+        assert not np.frombuffer(block, np.uint8).any()
+    finally:
+        os.close(descriptor)
+
+
+@pytest.fixture
+def small_memory(tmp_path: Path) -> Iterator[Path]:
+    """Shared memory as a container gives it, only smaller: 1 MB."""
+    place = tmp_path / "shm"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("there is no mount command")
+    if done.returncode:
+        pytest.skip(f"mounting is not permitted: {done.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def test_small_shared_memory_is_refused_with_what_to_do(small_memory: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"need 2 MiB .* has 1 MiB; in a container raise it with --shm-size=4m, or collect"
+    ):
+        arena_module._open_unlinked(2 * 2**20, small_memory)
+    assert list(small_memory.iterdir()) == []
+
+
+def test_room_is_reserved_and_the_file_has_no_name(small_memory: Path) -> None:
+    """Without a reservation a worker would be killed in the middle by a full file system."""
+    descriptor = arena_module._open_unlinked(600_000, small_memory)
+    try:
+        assert list(small_memory.iterdir()) == []
+        assert os.fstat(descriptor).st_size == 600_000
+        with pytest.raises(ConfigError, match="need 1 MiB"):
+            arena_module._open_unlinked(600_000, small_memory)
+        np.frombuffer(map_shared(descriptor, 600_000), np.uint8)[:] = 1
+    finally:
+        os.close(descriptor)
+    os.close(arena_module._open_unlinked(600_000, small_memory))  # the room is free again
+
+
+@pytest.fixture
+def no_memfd(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a system without memory that belongs to no file system."""
+    monkeypatch.delattr(os, "memfd_create")
+
+
+def test_without_memfd_the_files_lie_where_there_is_room(
+    no_memfd: None, small_memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arena_module, "SHARED_MEMORY", small_memory)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    devices = {}
+    for num_bytes in (500_000, 5_000_000):
+        descriptor = open_anonymous(num_bytes)
+        devices[num_bytes] = os.fstat(descriptor).st_dev
+        os.close(descriptor)
+    assert devices == {500_000: small_memory.stat().st_dev, 5_000_000: tmp_path.stat().st_dev}
+    assert [path.name for path in tmp_path.iterdir()] == ["shm"]
+
+
+def test_without_memfd_a_lack_of_room_everywhere_is_refused(
+    no_memfd: None, small_memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arena_module, "SHARED_MEMORY", small_memory)
+    monkeypatch.setattr(tempfile, "tempdir", str(small_memory))
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(ConfigError, match="--shm-size="):
+        open_anonymous(3 * 2**20)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.slow
+def test_processes_play_without_memfd(no_memfd: None) -> None:
+    before = named_memory()
+    with started(PLAN) as serial, started(PLAN, "processes", num_workers=1) as backend:
+        assert named_memory() == before
+        expected = [rollout.data.actions.tobytes() for rollout in serial.collect()]
+        assert [rollout.data.actions.tobytes() for rollout in backend.collect()] == expected

@@ -1,0 +1,220 @@
+"""The schedule: whatever happens in whatever order, every rollout is handed over once, and in order."""
+
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from senju.backends.schedule import Finished, Schedule, Task
+
+
+class AnySchedule(RuleBasedStateMachine):
+    """Plays the supervisor and the caller at random, and keeps books of its own."""
+
+    @initialize(num_shards=st.integers(1, 4), depth=st.integers(1, 4))
+    def start(self, num_shards: int, depth: int) -> None:
+        self.schedule = Schedule(num_shards, depth)
+        self.num_shards, self.depth = num_shards, depth
+        self.playing: list[Task] = []
+        self.late: list[Task] = []  # tasks that nobody waits for any more
+        self.tickets: set[int] = set()
+        self.ready: dict[tuple[int, int], int] = {}  # (shard, turn): version
+        self.held: set[tuple[int, int]] = set()
+        self.next_turn = [0] * num_shards  # that each shard hands over
+        self.given_back = 0  # whole turns
+        self.failures: dict[int, int] = {}
+        self.version = 0
+
+    def places(self) -> list[tuple[int, int]]:
+        """The slots in use."""
+        used = [*self.ready, *self.held, *((task.shard, task.turn) for task in self.playing)]
+        return [(shard, turn % self.depth) for shard, turn in used]
+
+    @rule()
+    def begin(self) -> None:
+        task = self.schedule.begin()
+        waiting = [
+            shard
+            for shard in range(self.num_shards)
+            if shard not in self.schedule.set_aside
+            and all(task.shard != shard for task in self.playing)
+            and self.first_missing(shard) < self.given_back + self.depth
+        ]
+        if task is None:
+            assert not waiting, "somebody could have played"
+            return
+        assert task.shard in waiting
+        assert task.turn == self.first_missing(task.shard)
+        assert task.turn == min(map(self.first_missing, waiting)), "the furthest behind comes first"
+        assert task.ticket not in self.tickets
+        assert (task.shard, task.turn % self.depth) not in self.places(), "the slot is in use"
+        self.tickets.add(task.ticket)
+        self.playing.append(task)
+
+    def first_missing(self, shard: int) -> int:
+        turn = self.next_turn[shard]
+        while (shard, turn) in self.ready:
+            turn += 1
+        return turn
+
+    @precondition(lambda self: self.playing)
+    @rule(data=st.data())
+    def finish(self, data: Any) -> None:
+        task = self.playing.pop(data.draw(st.integers(0, len(self.playing) - 1)))
+        self.version += 1
+        assert self.schedule.finish(task, self.version)
+        assert not self.schedule.finish(task, self.version + 1), "a second message of it counts for nothing"
+        self.ready[task.shard, task.turn] = self.version
+        self.failures.pop(task.shard, None)
+
+    @precondition(lambda self: self.late)
+    @rule(data=st.data())
+    def finish_too_late(self, data: Any) -> None:
+        task = self.late[data.draw(st.integers(0, len(self.late) - 1))]
+        assert not self.schedule.finish(task, version=10**9)
+
+    @precondition(lambda self: self.playing)
+    @rule(data=st.data(), is_its_fault=st.booleans())
+    def lose(self, data: Any, is_its_fault: bool) -> None:
+        task = self.playing.pop(data.draw(st.integers(0, len(self.playing) - 1)))
+        self.late.append(task)
+        self.failures[task.shard] = self.failures.get(task.shard, 0) + is_its_fault
+        assert self.schedule.lose(task, is_its_fault) == self.failures[task.shard]
+        assert self.schedule.lose(task) == self.failures[task.shard], "one loss counts once"
+
+    @rule()
+    def collect(self) -> None:
+        """As the caller does: give back what it has, and take what is there."""
+        self.schedule.release()
+        self.held.clear()
+        self.given_back = self.schedule.turn
+        turn, is_complete, ready = self.schedule.turn, self.schedule.is_complete(), self.schedule.ready()
+        taken = self.schedule.take()
+        assert [finished.shard for finished in taken] == sorted(ready)
+        for shard, taken_turn, version in taken:
+            assert taken_turn == turn == self.next_turn[shard]
+            assert version == self.ready.pop((shard, turn))
+            self.held.add((shard, turn))
+            self.next_turn[shard] += 1
+        assert (self.schedule.turn == turn + 1) == is_complete
+        assert self.schedule.turn in (turn, turn + 1)
+
+    @rule(data=st.data())
+    def abandon(self, data: Any) -> None:
+        shard = data.draw(st.integers(0, self.num_shards - 1))
+        for task in [task for task in self.playing if task.shard == shard]:
+            self.schedule.lose(task)  # the supervisor abandons a shard only when it has failed
+            self.playing.remove(task)
+            self.late.append(task)
+        self.schedule.abandon(shard)
+
+    @rule()
+    def rewind(self) -> None:
+        self.schedule.rewind()
+        self.late += self.playing
+        self.playing.clear()
+        self.ready.clear()
+        self.held.clear()
+        self.failures.clear()
+        self.given_back = self.schedule.turn
+        self.next_turn = [self.schedule.turn] * self.num_shards
+
+    @invariant()
+    def no_slot_has_two_uses(self) -> None:
+        places = self.places()
+        assert len(places) == len(set(places))
+
+    @invariant()
+    def no_shard_is_played_twice_at_once(self) -> None:
+        shards = [task.shard for task in self.playing]
+        assert len(shards) == len(set(shards))
+
+    @invariant()
+    def nobody_is_too_far_ahead(self) -> None:
+        begun = [task.turn for task in self.playing] + [turn for _, turn in self.ready]
+        assert all(turn < self.given_back + self.depth for turn in begun)
+
+    @invariant()
+    def counts_add_up(self) -> None:
+        ready, playing, held, free = self.schedule.counts()
+        assert (ready, playing, held) == (len(self.ready), len(self.playing), len(self.held))
+        assert ready + playing + held + free == self.num_shards * self.depth
+        assert free >= 0
+
+    @invariant()
+    def snapshot_is_of_what_is_handed_over_next(self) -> None:
+        assert [self.schedule.next_turn(shard) for shard in range(self.num_shards)] == self.next_turn
+
+
+AnySchedule.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestAnySchedule = AnySchedule.TestCase
+
+
+def played(schedule: Schedule, version: int = 0) -> list[Task]:
+    """Play all that can be played."""
+    tasks = []
+    while task := schedule.begin():
+        tasks.append(task)
+        schedule.finish(task, version)
+    return tasks
+
+
+@pytest.mark.parametrize("max_lag", [0, 1, 3])
+def test_lag_never_exceeds_its_bound_and_reaches_it(max_lag: int) -> None:
+    """The learner publishes version n + 1 after turn n; workers play as far ahead as they may."""
+    schedule, lags = Schedule(2, max_lag + 1), []
+    for learner_version in range(12):
+        schedule.release()
+        played(schedule, version=learner_version)
+        lags += [learner_version - finished.version for finished in schedule.take()]
+    assert max(lags) == max_lag
+    assert min(lags) >= 0
+
+
+def test_turn_that_is_taken_in_parts_holds_all_back() -> None:
+    """Otherwise the shard that was first would play on with weights that are about to be replaced."""
+    schedule = Schedule(2, depth=1)
+    first, second = schedule.begin(), schedule.begin()
+    assert first is not None
+    assert second is not None
+    schedule.finish(first, version=0)
+    assert schedule.take() == [Finished(0, 0, 0)]
+    schedule.release()
+    assert schedule.begin() is None
+    schedule.finish(second, version=0)
+    assert schedule.take() == [Finished(1, 0, 0)]
+    assert schedule.begin() is None, "the caller still has it"
+    schedule.release()
+    assert [task.shard for task in played(schedule)] == [0, 1]
+
+
+def test_shard_that_is_set_aside_is_waited_for_no_more() -> None:
+    schedule = Schedule(3, depth=2)
+    played(schedule)
+    schedule.abandon(1)  # with two rollouts finished
+    handed_over = []
+    for _ in range(4):
+        schedule.release()
+        played(schedule)
+        assert schedule.is_complete()
+        handed_over.append([finished.shard for finished in schedule.take()])
+    assert handed_over == [[0, 1, 2], [0, 1, 2], [0, 2], [0, 2]]
+
+
+def test_failures_are_counted_until_the_rollout_is_finished() -> None:
+    schedule = Schedule(1, depth=1)
+    for attempt in (1, 2):
+        task = schedule.begin()
+        assert task is not None
+        assert schedule.lose(task) == attempt
+    task = schedule.begin()
+    assert task is not None
+    assert schedule.lose(task, is_its_fault=False) == 2
+    played(schedule)
+    schedule.take()
+    schedule.release()
+    task = schedule.begin()
+    assert task is not None
+    assert schedule.lose(task) == 1

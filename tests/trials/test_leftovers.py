@@ -1,0 +1,62 @@
+"""What is left behind is seen and named."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from senju.backends.arena import map_shared, open_anonymous
+from senju.trials.leftovers import belongings, temporary_folder
+
+
+def test_nothing_new_is_nothing_left(tmp_path: Path) -> None:
+    assert belongings(tmp_path).beyond(belongings(tmp_path)) == {}
+
+
+def test_process_is_seen(tmp_path: Path) -> None:
+    before = belongings(tmp_path)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        found = belongings(tmp_path).beyond(before)
+        assert [text for text in found["processes"] if f"process {process.pid} " in text]
+        process.communicate(b"\n")
+    assert belongings(tmp_path).beyond(before) == {}
+
+
+def test_descriptor_thread_and_temporary_file_are_seen(tmp_path: Path) -> None:
+    before = belongings(tmp_path)
+    path = tmp_path / "folder" / "file"
+    path.parent.mkdir()
+    must_end = threading.Event()
+    thread = threading.Thread(target=must_end.wait, name="lingering")
+    thread.start()
+    with path.open("w"):
+        found = belongings(tmp_path).beyond(before)
+    must_end.set()
+    thread.join()
+    assert found["temporary_files"] == ["folder", "folder/file"]
+    assert len(found["descriptors"]) == 1
+    assert found["threads"][0].startswith("lingering")
+
+
+def test_shared_memory_is_seen_for_as_long_as_it_is_mapped(tmp_path: Path) -> None:
+    before = belongings(tmp_path)
+    descriptor = open_anonymous(4096)
+    block = map_shared(descriptor, 4096)
+    os.close(descriptor)
+    if sys.platform == "linux":
+        assert "shared_memory" in belongings(tmp_path).beyond(before)
+    block.close()
+    assert belongings(tmp_path).beyond(before) == {}
+
+
+def test_temporary_files_go_to_the_trials_own_folder_and_then_as_before() -> None:
+    before, variable = tempfile.gettempdir(), os.environ.get("TMPDIR")
+    with temporary_folder() as folder:
+        assert tempfile.gettempdir() == os.environ["TMPDIR"] == str(folder)
+        command = [sys.executable, "-c", "import tempfile; tempfile.mkdtemp()"]
+        subprocess.run(command, check=True)
+        assert len(list(folder.iterdir())) == 1
+    assert not folder.exists()
+    assert (tempfile.gettempdir(), os.environ.get("TMPDIR")) == (before, variable)

@@ -1,0 +1,46 @@
+"""A profile tells all of the time, and draws it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from senju.config import Settings
+from senju.errors import RunFolderError
+from senju.trials.profiling import profile, write_timeline
+from senju.trials.rig import SERIAL
+from senju.trials.scale import SMALL, scaled_config
+
+CONFIG = scaled_config("tic_tac_toe", SMALL, {"threads": 1})
+
+
+@pytest.mark.parametrize("backend", [SERIAL, {"name": "threads", "num_workers": 2}])
+def test_stages_tell_all_of_the_time(backend: Settings) -> None:
+    seen: list[int] = []
+    found = profile(CONFIG, backend, 3, seen.append)
+    assert seen == [1, 2, 3]
+    assert found.steps == 3 * CONFIG.decisions_per_update
+    assert found.steps_per_second == found.steps / found.seconds
+    assert {"evaluate", "backward", "publish"} <= set(found.stages)
+    assert sum(found.stages.values()) <= found.seconds * 1.0001
+    assert len(found.busy_shares) == found.num_workers == backend.get("num_workers", 1)
+    assert all(0 < share <= 1 for share in found.busy_shares)
+    assert "-bound" in found.explanation
+    assert found.events == ()
+
+
+def test_timeline_holds_the_learner_and_every_worker(tmp_path: Path) -> None:
+    found = profile(CONFIG, {"name": "threads", "num_workers": 2}, 2)
+    trace, picture = write_timeline(found, tmp_path / "deep" / "folder", "timeline")
+    events = json.loads(trace.read_text())["traceEvents"]
+    names = {event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert names == {"learner", "worker 0", "worker 1"}
+    rollouts = [event for event in events if event.get("cat") == "rollout"]
+    assert len(rollouts) == 2 * CONFIG.plan.num_shards
+    assert picture.read_text().startswith("<svg")
+
+
+def test_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunFolderError, match="cannot write the timeline to"):
+        write_timeline(profile(CONFIG, SERIAL, 1), tmp_path / "file", "timeline")

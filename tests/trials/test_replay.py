@@ -1,0 +1,44 @@
+"""A failing shard is played alone: it fails again, or not."""
+
+import faulthandler
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from senju.backends.backend import Plan
+from senju.backends.reproduction import Reproduction
+from senju.backends.worker import new_acting_model
+from senju.collect.shard import Shard
+from senju.errors import CheckpointError
+from senju.games import make_game
+from senju.models.weights import WeightBlock
+from senju.trials.replay import replay
+
+
+def saved(folder: Path, game: str) -> Path:
+    plan = Plan({"name": game}, {"name": "mlp", "hidden": [8]}, 5, 2, 4, 8)
+    state = Shard(make_game(game), 1, plan.games_per_shard, plan.seed).snapshot()
+    weights = WeightBlock(new_acting_model(plan)).read()
+    cause = "worker 0 was killed while it played shard 1"
+    return Reproduction(plan, 1, 3, 7, cause, state, weights).save(folder)
+
+
+def test_shard_that_fails_comes_with_its_traceback(tmp_path: Path) -> None:
+    was_enabled = faulthandler.is_enabled()
+    result = replay(Reproduction.load(saved(tmp_path, "tests.trials.unequal_games:Failing")))
+    assert result.error == "ZeroDivisionError: a bug in the game"
+    assert "unequal_games.py" in result.traceback
+    assert faulthandler.is_enabled() == was_enabled
+
+
+def test_shard_that_does_not_fail_is_told_apart(tmp_path: Path) -> None:
+    found = Reproduction.load(saved(tmp_path, "tests.collect.toy_games:Race"))
+    assert replay(found).error is None
+    assert np.array_equal(found.state.clock["row"], [4, 5, 6, 7])
+
+
+def test_other_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(CheckpointError, match="is not a failing shard's file"):
+        Reproduction.load(tmp_path / "notes.txt")
