@@ -16,7 +16,7 @@ $(READY): pyproject.toml constraints.txt
 
 # about three minutes of training on two cores, then what it learned
 train: $(READY)
-	$(BIN)/senju train connect_four --run $(RUN)
+	$(BIN)/senju train connect_four --run $(RUN) --workers 0
 
 # against the newest agent
 play: $(READY)

@@ -1,8 +1,12 @@
-"""What the documents say of settings, files and commands is true."""
+"""What the documents say of settings, files, commands and messages is true."""
 
+import ast
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -10,13 +14,20 @@ from typer.main import get_command
 from senju.algorithms.ppo import PPOConfig
 from senju.backends.pool import PoolConfig
 from senju.cli.main import app
-from senju.config import Part
+from senju.config import Part, merged, parse_assignment, read_yaml
 from senju.models.mlp import MlpConfig
 from senju.models.resnet import ResNetConfig
-from senju.training.parallel_config import ParallelConfig
-from senju.training.run_config import CheckpointConfig, CollectConfig, EvaluationConfig, RunConfig
+from senju.training.parallel_config import ParallelConfig, resolved
+from senju.training.run_config import (
+    CheckpointConfig,
+    CollectConfig,
+    EvaluationConfig,
+    RunConfig,
+    resolve_config,
+)
 
 ROOT = Path(__file__).parent.parent
+DOCUMENTS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 SECTIONS: dict[str, type[Part]] = {
     "The run": RunConfig,
     "collect": CollectConfig,
@@ -28,6 +39,25 @@ SECTIONS: dict[str, type[Part]] = {
     "backend: threads, processes": PoolConfig,
     "ParallelManager": ParallelConfig,
 }
+
+
+def read(document: str) -> str:
+    return (ROOT / document).read_text(encoding="utf-8")
+
+
+def blocks(document: str, *languages: str) -> list[str]:
+    """What stands between the fences of these languages."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```", read(document), re.MULTILINE | re.DOTALL)
+    return [content for language, content in found if language in languages]
+
+
+def numbered(*languages: str, documents: Sequence[str] = DOCUMENTS) -> list[Any]:
+    """The blocks of documents, each with its document's name and number for whoever reads a failure."""
+    return [
+        pytest.param(content, id=f"{document}-{number}")
+        for document in documents
+        for number, content in enumerate(blocks(document, *languages), 1)
+    ]
 
 
 def setting_rows(part: type[Part]) -> Iterator[str]:
@@ -42,8 +72,7 @@ def setting_rows(part: type[Part]) -> Iterator[str]:
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_every_setting_stands_in_the_configuration_guide(section: str) -> None:
-    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    body = text.split(f"## {section}\n", 1)[1].split("\n## ", 1)[0]
+    body = read("docs/configuration.md").split(f"\n## {section}\n", 1)[1].split("\n## ", 1)[0]
     expected = list(setting_rows(SECTIONS[section]))
     assert [line for line in body.splitlines() if line.startswith("| `")] == expected
 
@@ -55,22 +84,111 @@ def test_every_setting_has_a_sentence() -> None:
             assert described, f"{part.__name__}.{name}"
 
 
+@pytest.mark.parametrize("block", numbered("yaml", documents=["docs/configuration.md"]))
+def test_configurations_of_the_guide_are_accepted(block: str, tmp_path: Path) -> None:
+    path = tmp_path / "my.yaml"
+    path.write_text(block, encoding="utf-8")
+    resolve_config(None, read_yaml(path), {"device": "cpu"})  # a GPU may not be here
+
+
+@pytest.mark.parametrize("block", numbered("yaml", documents=["docs/own_loop.md"]))
+def test_configurations_of_the_facade_are_accepted(block: str, tmp_path: Path) -> None:
+    path = tmp_path / "my.yaml"
+    path.write_text(block, encoding="utf-8")
+    resolved(path)
+
+
 def test_every_command_stands_in_the_readme() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     commands = get_command(app).commands  # type: ignore[attr-defined]
-    assert set(re.findall(r"^\| `senju (\w+)", readme, re.MULTILINE)) == set(commands)
+    assert set(re.findall(r"^\| `senju (\w+)", read("README.md"), re.MULTILINE)) == set(commands)
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/architecture.md", "docs/configuration.md"])
-def test_linked_files_exist(document: str) -> None:
-    path = ROOT / document
-    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
-        assert (path.parent / target).exists(), target
+def typed_commands(block: str) -> Iterator[list[str]]:
+    """The words of every `senju` command in a block, without prompts and comments."""
+    for line in block.replace("\\\n", " ").splitlines():
+        words = shlex.split(line.removeprefix("$ "), comments=True)
+        if words[:1] == ["senju"]:
+            yield words[1:]
+
+
+@pytest.mark.parametrize("block", numbered("bash", "sh"))
+def test_commands_can_be_typed_as_they_stand(block: str) -> None:
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    for name, *words in typed_commands(block):
+        given = commands[name].make_context(name, list(words)).params  # parsed, not run
+        settings = merged(*map(parse_assignment, given.get("assignments") or ()))
+        if settings and given.get("game") and not given.get("config"):
+            resolve_config(given["game"], settings)
+
+
+@pytest.mark.parametrize("block", numbered("python"))
+def test_examples_in_python_compile(block: str) -> None:
+    compile(block, "example", "exec")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_linked_files_and_headings_exist(document: str) -> None:
+    for target, _, heading in re.findall(r"\]\(([^)#:]*)(#([^)]+))?\)", read(document)):
+        path = (ROOT / document).parent / target if target else ROOT / document
+        assert path.exists(), target
+        if heading:
+            assert heading in headings(path.read_text(encoding="utf-8")), f"{target}#{heading}"
+
+
+def headings(text: str) -> set[str]:
+    """The anchors of a document's headings, as they are made for links."""
+    found = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+PLACEHOLDER = "\0"
+FEWEST_LETTERS = 12  # of a message's fixed text; what is shorter is found everywhere
+FORMATTED = re.compile(r"%[drsg]|\{\w+\}")  # of logging and of str.format
+
+
+@cache
+def messages() -> tuple[tuple[str, ...], ...]:
+    """Every line of text in the source, as the fixed pieces between what is filled in."""
+    found = set()
+    for path in (ROOT / "senju").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for line in text_of(node).splitlines():
+                pieces = tuple(piece for piece in line.split(PLACEHOLDER) if piece)
+                if sum(map(len, pieces)) >= FEWEST_LETTERS:
+                    found.add(pieces)
+    return tuple(found)
+
+
+def text_of(node: ast.AST) -> str:
+    if isinstance(node, ast.JoinedStr):
+        return "".join(text_of(part) or PLACEHOLDER for part in node.values)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return FORMATTED.sub(PLACEHOLDER, node.value)
+    return ""
+
+
+def without_known_text(line: str) -> str:
+    """What is left of a quoted message when the source's fixed pieces are taken out."""
+    left = list(line)
+    for pieces in messages():
+        if all(piece in line for piece in pieces):
+            for match in re.finditer("(.*?)".join(f"({re.escape(piece)})" for piece in pieces), line):
+                for group in range(1, 2 * len(pieces), 2):
+                    left[match.start(group) : match.end(group)] = "|" * len(match[group])
+    return "".join(left)
+
+
+@pytest.mark.parametrize("block", numbered("text"))
+def test_quoted_messages_are_those_of_the_source(block: str) -> None:
+    for line in block.splitlines():
+        left = without_known_text(line)
+        assert left != line, f"nothing like this in the source: {line}"
+        unknown = re.search(r"\b[a-z]+( [a-z]+){3,}\b", left)  # names and numbers are examples, sentences not
+        assert unknown is None, f"not in the source: {unknown[0] if unknown else ''!r} of {line}"
 
 
 def test_every_module_stands_in_the_architecture() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    layout = text.split("```")[1]
+    layout = read("docs/architecture.md").split("```")[1]
     for path in (ROOT / "senju").rglob("*.py"):
         if path.name != "__init__.py" and path.parent.name != "cli":
             assert path.name in layout, path

@@ -211,8 +211,7 @@ class Supervisor:
                     self._dispatch()
         except BaseException as error:  # noqa: BLE001  # whoever waits for rollouts raises it again
             with self.changed:
-                self._failure = self._failure or error
-                self.changed.notify_all()
+                self._fail(error)
             for member in list(self.members.values()):
                 self._remove(member)
 
@@ -377,16 +376,16 @@ class Supervisor:
                 member.lacks_memory = True  # its end, which comes next, leads to fewer workers
                 return
             what = f"{failed.error}: {failed.text}\n{failed.traceback}"
-            self._failure = WorkerError(f"worker {member.index} could not get ready: {what}")
-            self.changed.notify_all()
+            self._fail(WorkerError(f"worker {member.index} could not get ready: {what}"))
             return
         self._end_task(member, failed.task)
         self.changed.notify_all()
         where = f"worker {member.index}, {self._describe(failed.task)}"
         if failed.is_senju_error:  # would come again, and is what the serial backend raises
             kind: type[SenjuError] = getattr(senju.errors, failed.error, WorkerError)
-            self._failure = kind(f"{failed.text} ({where})")
-            self._failure.add_note(f"In the worker:\n{failed.traceback}")
+            error = kind(f"{failed.text} ({where})")
+            error.add_note(f"In the worker:\n{failed.traceback}")
+            self._fail(error)
             return
         self._count_failure(
             failed.task, f"{where}: {failed.error}: {failed.text}\n{failed.traceback}", member
@@ -402,7 +401,12 @@ class Supervisor:
         try:
             self._tell("set_aside", self._set_aside(task, cause), member.index, logging.ERROR)
         except SenjuError as error:
-            self._failure = error
+            self._fail(error)
+        self.changed.notify_all()
+
+    def _fail(self, error: BaseException) -> None:
+        """Whoever waits for rollouts raises this; what follows from it is not told."""
+        self._failure = self._failure or error
         self.changed.notify_all()
 
     def _lose(self, member: Member) -> None:
@@ -494,8 +498,8 @@ class Supervisor:
         if where:
             cause += f"; it was at:\n{where.rstrip()}\n"
         if not member.hand.can_be_killed:
-            self._failure = WorkerError(f"{cause}\nA thread cannot be replaced; the backend processes can.")
-            self.changed.notify_all()
+            self._fail(WorkerError(f"{cause}\nA thread cannot be replaced; the backend processes can."))
+            self._send(member, Stop())  # for when it comes back
             member.enter(State.LEAVING)
             return
         task = self._take_back(member)

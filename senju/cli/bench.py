@@ -10,12 +10,14 @@ from rich.table import Table
 
 from senju.cli.console import JsonOption, SetOption, friendly_errors, out, print_json, settings_from
 from senju.cli.quantities import share_text, size_text
-from senju.cli.trials import ConfigOption, GameArgument, game_or_default, numbers, trial_progress
-from senju.machine import available_cores, processor_name
+from senju.cli.trials import ConfigOption, GameArgument, game_or_default, numbers, plain_table, trial_progress
+from senju.machine import Machine, available_cores, inspect_machine, processor_name
 from senju.training.run_config import RunConfig
 from senju.trials.scale import scaled_config, shared_evenly
 from senju.trials.speed import STAGES_PER_ENTRANT, Entrant, Results, Summary, entrants, race, summarise
 from senju.trials.spreads import Spread
+
+MUCH_BUSY = 0.5  # cores that other programs use
 
 
 def bench(
@@ -41,15 +43,18 @@ def bench(
         settings = settings_from(config, assignments, collect={"mode": mode} if mode else None)
         resolved = scaled_config(game_or_default(game, settings), shared_evenly(counts), settings)
         field = entrants(resolved, backend, counts)
+        machine = inspect_machine()  # before anything is measured: busy cores are others'
         with trial_progress(as_json) as progress:
             total = repeats * len(field) * len(STAGES_PER_ENTRANT)
             display = _Display(progress, progress.add_task("", total=total), repeats)
             results = race(resolved, field, seconds, repeats, display.show)
         summaries = summarise(field, results)
     if as_json:
-        print_json(_record(resolved, summaries, results))
+        print_json(_record(resolved, machine, summaries, results))
         return
     _show(resolved, summaries, repeats)
+    for line in _notes(resolved, machine, summaries):
+        out.print(line, highlight=False, soft_wrap=True)
 
 
 class _Display:
@@ -64,10 +69,12 @@ class _Display:
         self._progress.update(self._task, description=text, completed=self._begun)
 
 
-def _record(config: RunConfig, summaries: list[Summary], results: Results) -> dict[str, Any]:
+def _record(
+    config: RunConfig, machine: Machine, summaries: list[Summary], results: Results
+) -> dict[str, Any]:
     return {
         "game": config.game["name"],
-        "machine": {"processor": processor_name(), "cores": available_cores()},
+        "machine": asdict(machine),
         "entrants": [_summary_record(summary) for summary in summaries],
         "repeats": {name: [asdict(figures) for figures in repeats] for name, repeats in results.items()},
         "config": config.model_dump(mode="json"),
@@ -85,33 +92,20 @@ def _summary_record(summary: Summary) -> dict[str, Any]:
 
 def _show(config: RunConfig, summaries: list[Summary], repeats: int) -> None:
     plan = config.plan
+    spreads = f"medians of {repeats} repeats and their ranges" if repeats > 1 else "measured once"
     out.print(
         f"[bold]{escape(config.game['name'])}[/], {plan.num_shards} shards of {plan.games_per_shard} games, "
         f"{plan.rollout_steps} steps an update, model {escape(config.model['name'])}, {config.collect.mode}, "
-        f"{available_cores()} cores ({escape(processor_name())}); "
-        f"medians of {repeats} repeats with their smallest and largest.",
+        f"{available_cores()} cores ({escape(processor_name())}); {spreads}.",
         highlight=False,
     )
-    out.print(_speed_table(summaries))
-    out.print(_cost_table(summaries))
-    for line in _notes(config, summaries):
-        out.print(line, highlight=False, soft_wrap=True)
+    for table in (_stages_alone, _end_to_end, _costs, _collecting_stages):
+        out.print(table(summaries), "")
 
 
-def _speed_table(summaries: list[Summary]) -> Table:
-    table = Table(title="Steps a second", title_justify="left", show_lines=True)
-    table.add_column("played by")
-    for name in (
-        "collecting",
-        "÷ serial",
-        "efficiency",
-        "learning",
-        "end to end",
-        "÷ serial",
-        "stages allow",
-        "reached",
-    ):
-        table.add_column(name, justify="right")
+def _stages_alone(summaries: list[Summary]) -> Table:
+    columns = ("", "collecting", "÷ serial", "efficiency", "learning")
+    table = plain_table(columns, "Each stage alone, steps a second")
     for one in summaries:
         table.add_row(
             one.entrant.name,
@@ -119,6 +113,16 @@ def _speed_table(summaries: list[Summary]) -> Table:
             _ratio(one.collecting_over_serial),
             _share(one.efficiency),
             _rate(one.learning),
+        )
+    return table
+
+
+def _end_to_end(summaries: list[Summary]) -> Table:
+    columns = ("", "end to end", "÷ serial", "stages allow", "reached")
+    table = plain_table(columns, "Collecting, learning and publishing in turn, steps a second")
+    for one in summaries:
+        table.add_row(
+            one.entrant.name,
             _rate(one.end_to_end),
             _ratio(one.end_to_end_over_serial),
             _rate(one.allowed),
@@ -127,12 +131,9 @@ def _speed_table(summaries: list[Summary]) -> Table:
     return table
 
 
-def _cost_table(summaries: list[Summary]) -> Table:
-    table = Table(title="What it takes", title_justify="left")
-    table.add_column("played by")
-    for name in ("start", "publishing", "memory of all", "of a worker"):
-        table.add_column(name, justify="right")
-    table.add_column("collecting goes to")
+def _costs(summaries: list[Summary]) -> Table:
+    columns = ("", "ready after", "publishing", "memory of all", "of a worker")
+    table = plain_table(columns, "What it takes")
     for one in summaries:
         table.add_row(
             one.entrant.name,
@@ -140,42 +141,54 @@ def _cost_table(summaries: list[Summary]) -> Table:
             f"{1000 * one.publish_seconds.median:.3f} ms",
             size_text(one.memory_bytes.median),
             size_text(one.worker_bytes.median or None),
-            _stages(one.collecting_stages),
         )
     return table
 
 
-def _stages(stages: dict[str, float]) -> str:
-    total = sum(stages.values()) or 1.0
-    largest = sorted(stages.items(), key=lambda item: -item[1])
-    return ", ".join(f"{name} {share_text(seconds / total)}" for name, seconds in largest)
+def _collecting_stages(summaries: list[Summary]) -> Table:
+    names = list(dict.fromkeys(name for one in summaries for name in one.collecting_stages))
+    table = plain_table(["", *names], "Where collecting goes")
+    for one in summaries:
+        total = sum(one.collecting_stages.values()) or 1.0
+        shares = (one.collecting_stages.get(name) for name in names)
+        table.add_row(one.entrant.name, *("" if s is None else share_text(s / total) for s in shares))
+    return table
 
 
 def _rate(spread: Spread) -> str:
-    return f"{spread.median:,.0f}\n[dim]{spread.min:,.0f}..{spread.max:,.0f}[/]"
+    return f"{spread.median:,.0f}" + _ends(spread, f"{spread.min:,.0f}..{spread.max:,.0f}")
 
 
 def _ratio(spread: Spread) -> str:
-    return f"{spread.median:.2f}\n[dim]{spread.min:.2f}..{spread.max:.2f}[/]"
+    return f"{spread.median:.2f}" + _ends(spread, f"{spread.min:.2f}..{spread.max:.2f}")
 
 
 def _share(spread: Spread | None) -> str:
     if spread is None:
         return ""
-    return f"{share_text(spread.median)}\n[dim]{100 * spread.min:.0f}..{100 * spread.max:.0f}[/]"
+    return share_text(spread.median) + _ends(spread, f"{100 * spread.min:.0f}..{100 * spread.max:.0f}")
 
 
-def _notes(config: RunConfig, summaries: list[Summary]) -> list[str]:
+def _ends(spread: Spread, text: str) -> str:
+    """The ends on a line of their own, where they are apart."""
+    return f"\n[dim]{text}[/]" if spread.min < spread.max else ""
+
+
+def _notes(config: RunConfig, machine: Machine, summaries: list[Summary]) -> list[str]:
     workers = [one.entrant.num_workers for one in summaries if one.entrant.num_workers]
     single = "one worker" if 1 in workers else "the serial backend with one thread"
     overlaps = config.collect.mode == "async" and config.device != "cpu"
+    allow = "the slower of the two, since they overlap" if overlaps else "their times add up"
     notes = [
-        f"[dim]Collecting ÷ serial with one thread; end to end ÷ serial with as many threads. Efficiency: "
-        f"collecting ÷ (workers × that of {single}).[/]",
-        "[dim]The stages allow: "
-        + ("the slowest of them, since they overlap.[/]" if overlaps else "their times add up.[/]"),
+        "[dim]Collecting ÷ serial with one thread; end to end ÷ serial with as many threads.[/]",
+        f"[dim]Efficiency: collecting ÷ (workers × that of {single}). What the stages allow: {allow}.[/]",
     ]
     cores = available_cores()
     if any(number > cores for number in workers):
         notes.append(f"[yellow]•[/] More workers than the {cores} cores here take turns on them.")
+    if machine.busy_cores > MUCH_BUSY:
+        notes.append(
+            f"[yellow]•[/] Other programs kept about {machine.busy_cores:.1f} cores busy before it began; "
+            "figures of several math threads suffer most."
+        )
     return notes

@@ -1,5 +1,6 @@
 """`senju profile`: where the time goes, serially and with workers."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +19,7 @@ from senju.trials.profiling import profile as profile_updates
 from senju.trials.rig import SERIAL, backend_settings
 from senju.trials.scale import scaled_config, shared_evenly
 
-BAR = 24  # characters of a whole bar
+BAR = 12  # characters of a whole bar
 
 
 def profile(
@@ -92,15 +93,12 @@ def _show(config: RunConfig, profiles: list[Profile], files: list[tuple[Path, Pa
         f"{plan.rollout_steps} steps an update, model {escape(config.model['name'])}, {config.collect.mode}.",
         highlight=False,
     )
-    longest = max(sum(one.stages.values()) for one in profiles)
-    tables = Table.grid(padding=(0, 3))
-    tables.add_row(*(_stage_table(one, longest) for one in profiles))
-    out.print(tables)
+    out.print(_stage_table(profiles))
     for one in profiles:
         ratio = one.steps_per_second / profiles[0].steps_per_second
+        compared = "" if one is profiles[0] else f" ({ratio:.2f} × serial)"
         out.print(
-            f"[bold]{one.name}[/]: {one.steps_per_second:,.0f} steps/s ({ratio:.2f} × serial), "
-            f"{one.explanation}.",
+            f"[bold]{one.name}[/]: {one.steps_per_second:,.0f} steps/s{compared}, {one.explanation}.",
             highlight=False,
             soft_wrap=True,
         )
@@ -114,20 +112,28 @@ def _show(config: RunConfig, profiles: list[Profile], files: list[tuple[Path, Pa
         )
 
 
-def _stage_table(one: Profile, longest: float) -> Table:
-    """Every stage in the order of its group; bars of both tables have one measure."""
-    total = sum(one.stages.values())
-    table = Table(title=one.name, title_justify="left")
-    table.add_column("stage")
-    for name in ("ms an update", "share"):
-        table.add_column(name, justify="right")
-    table.add_column("", min_width=BAR)
-    known = [(group, name) for group, names in GROUPS.items() for name in names if name in one.stages]
-    other = [("other", name) for name in one.stages if name not in {name for _, name in known}]
-    for group, name in known + other:
-        seconds = one.stages[name]
-        bar = "█" * round(BAR * seconds / longest) if longest else ""
-        label = name if name == group.partition(" ")[0] else f"{group.partition(' ')[0]}: {name}"
-        milliseconds = f"{1000 * seconds / one.updates:.2f}"
-        table.add_row(label, milliseconds, share_text(seconds / total), f"[green]{bar}[/]")
+def _stage_table(profiles: list[Profile]) -> Table:
+    """Every stage in the order of its group; all bars have one measure."""
+    table = Table()
+    table.add_column("milliseconds an update", no_wrap=True)
+    for one in profiles:
+        table.add_column(one.name, justify="right")
+        table.add_column("", min_width=BAR)
+    longest = max((spent for one in profiles for spent in one.stages.values()), default=0.0) or 1.0
+    for label, name in _labelled({name: None for one in profiles for name in one.stages}):
+        cells: list[str] = []
+        for one in profiles:
+            spent = one.stages.get(name)
+            cells.append("" if spent is None else f"{1000 * spent / one.updates:.2f}")
+            cells.append(f"[green]{'█' * round(BAR * (spent or 0.0) / longest)}[/]")
+        table.add_row(label, *cells)
     return table
+
+
+def _labelled(stages: Iterable[str]) -> list[tuple[str, str]]:
+    """Stages as `group: stage`, group by group."""
+    names = list(stages)
+    groups = [(group, name) for group, members in GROUPS.items() for name in members if name in names]
+    known = {name for _, name in groups}
+    groups += [("other", name) for name in names if name not in known]
+    return [(group if group.startswith(name) else f"{group}: {name}", name) for group, name in groups]

@@ -61,6 +61,8 @@ def soak(
         _show(resolved, report)
     if report.leftovers or not report.is_equal:
         raise typer.Exit(1)
+    if stop.is_set:
+        raise typer.Exit(stop.exit_code)
 
 
 class _Display:

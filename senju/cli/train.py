@@ -9,7 +9,7 @@ from rich.markup import escape
 from senju.cli.console import JsonOption, SetOption, friendly_errors, out, print_json, program, settings_from
 from senju.cli.display import TrainingDisplay
 from senju.cli.results import judgement_text, match_table
-from senju.training.api import prepare, train_run, with_workers
+from senju.training.api import prepare, train_run
 from senju.training.interrupt import stop_on_signals
 from senju.training.run import Run
 from senju.training.stages import explain
@@ -42,8 +42,7 @@ def train(
     """
     with friendly_errors():
         settings = settings_from(config, assignments, total_steps=steps, seed=seed)
-        settings = with_workers(settings, workers)
-        prepared = prepare(game, run, resume, checkpoint, settings)
+        prepared = prepare(game, run, resume, checkpoint, settings, workers)
         with stop_on_signals() as stop:
             if as_json:
                 finished = train_run(prepared, stop, Listener(), checkpoint, max_updates)

@@ -1,13 +1,14 @@
-"""What the commands that try the engine out share: lists of numbers, progress, and a quieter log."""
+"""What the commands that try the engine out share: lists of numbers, progress, tables, a quieter log."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
 
 from senju.cli.console import err
 from senju.config import Settings
@@ -60,6 +61,14 @@ def trial_progress(as_json: bool) -> Progress:
         transient=True,
         disable=as_json,
     )
+
+
+def plain_table(columns: Iterable[str], title: str | None = None, gap: int = 2) -> Table:
+    """A table without lines, so that figures fit into 80 columns; the first column is text."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, gap, 0, 0))
+    for index, name in enumerate(columns):
+        table.add_column(name, justify="right" if index else "left", header_style="dim", no_wrap=True)
+    return table
 
 
 @contextmanager

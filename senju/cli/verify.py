@@ -10,7 +10,15 @@ from rich.table import Table
 
 from senju.cli.console import JsonOption, SetOption, friendly_errors, out, print_json, settings_from
 from senju.cli.quantities import count_text
-from senju.cli.trials import ConfigOption, GameArgument, expected_losses, names, numbers, trial_progress
+from senju.cli.trials import (
+    ConfigOption,
+    GameArgument,
+    expected_losses,
+    names,
+    numbers,
+    plain_table,
+    trial_progress,
+)
 from senju.training.run_config import RunConfig
 from senju.trials.differences import Difference
 from senju.trials.equality import Verdict, candidates
@@ -88,13 +96,9 @@ def _show(config: RunConfig, verdicts: list[Verdict]) -> None:
 
 
 def _table(verdicts: list[Verdict]) -> Table:
-    table = Table()
-    for name in ("played by", "result"):
-        table.add_column(name, no_wrap=True)
     has_kills = any(verdict.kills for verdict in verdicts)
-    columns = ["updates", "equal bytes", *(["killed", "healed"] if has_kills else []), "weights", "time"]
-    for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
+    of_kills = ("killed", "healed") if has_kills else ()
+    table = plain_table(("", "result", "updates", "bytes", *of_kills, "weights", "time"), gap=1)
     for verdict in verdicts:
         kills = [count_text(verdict.kills), count_text(verdict.healed)] if has_kills else []
         table.add_row(

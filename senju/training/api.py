@@ -44,22 +44,12 @@ def train(
         raise ConfigError(f"max_updates={max_updates}: expected 1 or more, or None for all")
     if isinstance(game, dict):
         game, settings = None, {**settings, "game": game}
-    settings = with_workers(settings, workers)
-    prepared = prepare(game, run, resume, from_checkpoint, settings)
+    prepared = prepare(game, run, resume, from_checkpoint, settings, workers)
     with stop_on_signals() as stop:
         train_run(prepared, stop, listener, from_checkpoint, max_updates)
     if stop.is_set:
         raise KeyboardInterrupt(f"stopped; go on with resume={str(prepared.path)!r}")
     return prepared
-
-
-def with_workers(settings: Settings, num_workers: int | None) -> Settings:
-    """Settings for so many workers, of the backend they name or else of processes."""
-    if num_workers is None:
-        return settings
-    named = merged({"backend": {}}, settings)["backend"]
-    chosen = named if isinstance(named, dict) and "name" in named else {"name": named or "processes"}
-    return merged(settings, {"backend": {"name": chosen["name"], "num_workers": num_workers}})
 
 
 def train_run(
@@ -79,8 +69,11 @@ def prepare(
     resume: str | os.PathLike[str] | None,
     checkpoint: str | None,
     settings: Settings,
+    workers: int | None = None,
 ) -> Run:
     """The run to train: a new one in the folder `run`, or the one to resume."""
+    if workers is not None:
+        settings = _with_workers(settings, workers, Run(resume).config.backend if resume else {})
     if resume is None:
         if checkpoint is not None:
             raise ConfigError(f"{checkpoint!r} says where to go on from; name the run to resume as well")
@@ -88,6 +81,16 @@ def prepare(
     if run is not None:
         raise ConfigError(f"resume goes on in {resume}; a new run={str(run)!r} cannot be given as well")
     return _prepare_resume(Path(resume), game, checkpoint, settings)
+
+
+def _with_workers(settings: Settings, num_workers: int, before: Settings) -> Settings:
+    """Settings for so many workers: of the backend they name, or of the run's, or else of processes."""
+    given = merged({"backend": {}}, settings)["backend"]
+    if not isinstance(given, dict):
+        return settings  # whoever checks the settings says what is wrong
+    named = given.get("name") or before.get("name")
+    name = named if named not in (None, "serial") else "processes"
+    return merged(settings, {"backend": {"name": name, "num_workers": num_workers}})
 
 
 def _prepare_run(game: str | None, folder: str | os.PathLike[str] | None, settings: Settings) -> Run:

@@ -118,9 +118,10 @@ class Trainer:
                 with closing(MetricsWriter(self.run.path, after_update=self.update)) as writer:
                     return self._loop(stop, writer, max_updates)
             finally:
-                self._live.is_started = False
+                was_started, self._live.is_started = self._live.is_started, False
                 self.backend.close()
-                self._monitor.write_timeline()
+                if was_started:
+                    self._monitor.write_timeline()
 
     def _loop(self, stop: StopRequest, writer: MetricsWriter, max_updates: int | None) -> bool:
         last = self.total_updates

@@ -145,7 +145,7 @@ def _num_bytes(rollouts: Sequence[Rollout]) -> int:
 
 def digest_of(weights: Weights) -> str:
     """A short fingerprint of weights, for people to compare."""
-    return blake2b(weights.tobytes(), digest_size=6).hexdigest()
+    return blake2b(weights.tobytes(), digest_size=4).hexdigest()
 
 
 @contextmanager

@@ -15,7 +15,7 @@ _MOST_SHARDS = 64
 class Scale(NamedTuple):
     """How much is played per update where the settings do not say."""
 
-    num_shards: int
+    num_shards: int  # or a multiple of it, where games_per_shard is None and the game's preset has more
     games_per_shard: int | None = None  # None: as the game's preset has it, but at most the default
     rollout_steps: int | None = None  # None: as the game's preset has it
     gradient_steps: int = 1  # at least so many per pass over a batch
@@ -52,9 +52,14 @@ def _collect_settings(scale: Scale, usual: Settings, asked: Settings) -> Setting
     """Games and steps at that scale, around those that are asked for."""
     default = CollectConfig.model_fields["games_per_shard"].default
     rows = asked.get("games_per_shard", scale.games_per_shard or min(usual["games_per_shard"], default))
-    games = rows * scale.num_shards if isinstance(rows, int) else rows
     steps = scale.rollout_steps or usual["rollout_steps"]
-    return {"num_games": games, "games_per_shard": rows, "rollout_steps": steps}
+    settings = {"num_games": rows, "games_per_shard": rows, "rollout_steps": steps}
+    if not isinstance(rows, int) or rows < 1:
+        return settings  # whoever checks the settings says what is wrong
+    games = rows * scale.num_shards
+    if scale.games_per_shard is None:
+        games *= math.ceil(usual["num_games"] / games)
+    return settings | {"num_games": games}
 
 
 def _algorithm_settings(scale: Scale, collect: Settings, usual: Settings, given: Settings) -> Settings:

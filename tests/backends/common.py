@@ -148,6 +148,10 @@ def gather_events(backend: Backend, kind: str) -> list[str]:
     return [event.message for event in backend.take_events() if event.kind == kind]
 
 
+def children_of_this_process() -> set[int]:
+    return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
 def is_alive(pid: int) -> bool:
     """Whether a process runs; one that ended and was not waited for does not."""
     try:

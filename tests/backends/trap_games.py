@@ -25,6 +25,23 @@ from senju.kernels import random_word
 from tests.collect.toy_games import Race
 
 
+def trap_plan(folder: Path, spared: int | None = None) -> Plan:
+    """A small plan; nothing ever goes wrong in the process `spared`, by default this one."""
+    return Plan(
+        game={
+            "name": "tests.backends.trap_games:Trap",
+            "folder": str(folder),
+            "spared": os.getpid() if spared is None else spared,
+        },
+        model={"name": "mlp", "hidden": [8]},
+        seed=8,
+        num_shards=3,
+        games_per_shard=2,
+        rollout_steps=4,
+        folder=str(folder),
+    )
+
+
 def order(plan: Plan, kind: str, shard: int, at: int, *, always: bool = False, where: str = "step") -> None:
     """Let a shard go wrong at a step, counted from the backend's start: once, or whenever it comes there.
 
@@ -121,6 +138,8 @@ def spring(kind: str, folder: Path) -> None:
     """Go wrong, here and now."""
     if kind == "raise":
         raise RuntimeError("the trap is sprung")
+    if kind == "leave":
+        raise SystemExit(4)
     if kind == "exit":
         os._exit(3)
     if kind == "segfault":

@@ -17,6 +17,12 @@ def test_small_scale_has_more_shards_than_workers_and_keeps_the_games_network() 
     assert config.decisions_per_update / config.algorithm["minibatch_size"] == 4
 
 
+def test_games_are_not_fewer_than_usual_where_the_scale_leaves_them() -> None:
+    assert scaled_config("connect_four", Scale(num_shards=3)).plan.num_shards == 6  # 256 games, and more
+    assert scaled_config("connect_four", Scale(num_shards=2)).plan.num_shards == 4
+    assert scaled_config("connect_four", Scale(num_shards=8)).plan.num_shards == 8
+
+
 def test_games_steps_are_kept_where_the_scale_leaves_them() -> None:
     config = scaled_config("tic_tac_toe", Scale(num_shards=6))
     assert (config.plan.num_shards, config.plan.games_per_shard, config.plan.rollout_steps) == (6, 64, 32)

@@ -3,11 +3,15 @@
 This file is run by its path and imports nothing of senju before it knows where to find it.
 """
 
+import contextlib
 import json
 import os
 import socket
 import sys
 import threading
+
+_ALIVE_SECONDS = 1.0  # whoever keeps a connection open so long is no process that just died
+_TRIES = 10
 
 
 def main() -> None:
@@ -36,13 +40,20 @@ def end_with_the_parent(lifeline: int, sockets: list[str]) -> None:
 
 def remove_unless_alive(path: str) -> None:
     """Remove a socket's file, unless another process listens there by now."""
-    with socket.socket(socket.AF_UNIX) as client:
-        try:
-            client.connect(path)
-        except ConnectionRefusedError:
-            os.unlink(path)
-        except OSError:  # another worker was first, or it is too long to be reached from here
-            return
+    for _ in range(_TRIES):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(_ALIVE_SECONDS)
+            try:
+                client.connect(path)
+                client.recv(1)
+            except ConnectionRefusedError:
+                with contextlib.suppress(OSError):  # another worker was first
+                    os.unlink(path)
+                return
+            except ConnectionResetError:  # the system was not yet done with closing the parent's files
+                continue
+            except OSError:  # somebody listens, or it is not there, or too long to be reached from here
+                return
 
 
 if __name__ == "__main__":

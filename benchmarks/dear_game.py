@@ -1,0 +1,47 @@
+"""Connect Four in which every move costs processor time: what a game is that takes a millisecond a step.
+
+In this folder, `senju bench dear_game:DearConnectFour --set collect.rollout_steps=8` finds it.
+"""
+
+from time import thread_time
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from senju.config import Part
+from senju.games.connect_four import ConnectFour
+from senju.games.game import Outcomes, States
+
+
+class DearConfig(Part):
+    """How dear it is."""
+
+    milliseconds: float = Field(
+        1.0, ge=0, le=10_000, description="Processor time that each row's step takes."
+    )
+
+
+class DearConnectFour(ConnectFour):
+    """Connect Four, move by move as ever, and slow."""
+
+    Config = DearConfig
+
+    name = "dear_connect_four"
+
+    def step(self, states: States, actions: NDArray[np.int32], out: Outcomes) -> None:
+        """Drop the movers' stones, and spend the time of all rows."""
+        super().step(states, actions, out)
+        assert isinstance(self.config, DearConfig)
+        spend(len(states) * self.config.milliseconds / 1000)
+
+
+def spend(seconds: float) -> None:
+    """Keep a core busy, and Python's lock with it.
+
+    By the thread's own clock: by the wall's, workers that share a core or a lock would be done as soon
+    as those that have one each, and any number of them would seem to pay.
+    """
+    end = thread_time() + seconds
+    while thread_time() < end:
+        pass

@@ -1,0 +1,93 @@
+"""Fewer workers than asked for, down to none: it goes on, it says so, and plays the same."""
+
+import os
+import re
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.backends.common import (
+    PLAN,
+    gather_events,
+    oracle,
+    pid_of,
+    play,
+    started,
+    wait_for_workers,
+    workers_of,
+)
+from tests.backends.trap_games import trap_plan
+
+
+@pytest.mark.slow
+def test_fewer_workers_where_no_more_can_be_had_and_none_at_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = trap_plan(tmp_path)
+    with started(plan, "processes", num_workers=1) as backend:
+        found = play(backend, plan, 1)
+        with monkeypatch.context() as patched:
+            patched.setattr("sys.executable", "/no/such/python")
+            backend.resize(3)
+            found += play(backend, plan, 2, first=1)
+            wait_for_workers(backend, 1)
+            assert [message.rpartition("; ")[2] for message in gather_events(backend, "fewer_workers")] == [
+                "going on with 2 of 3 workers",
+                "going on with 1 of 3 workers",
+            ]
+            os.kill(pid_of(backend, 0), signal.SIGKILL)
+            found += play(backend, plan, 3, first=2)
+            [message] = gather_events(backend, "sequential")
+            assert "worker 0 cannot be started: [Errno 2] No such file" in message
+            assert message.endswith("going on in this process alone, one rollout after another")
+            assert [worker.pid for worker in workers_of(backend)] == [None]
+            backend.reset()
+            found += play(backend, plan, 4, first=3)
+        backend.resize(2)  # there is room again
+        found += play(backend, plan, 5, first=4)
+        wait_for_workers(backend, 2)
+        assert pid_of(backend, 1)
+        assert found == oracle(plan, 5)
+
+
+UNUSABLE = {
+    "is not there": (None, "cannot be started: [Errno 2]"),
+    "ends at once": ("exit 7", "ended 5 times before it was ready"),
+    "never gets ready": ("exec sleep 1000", "ended 5 times before it was ready"),
+}
+
+
+@pytest.mark.parametrize(("command", "expected"), UNUSABLE.values(), ids=UNUSABLE)
+def test_machine_that_can_start_no_process_plays_in_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str | None, expected: str
+) -> None:
+    executable = tmp_path / "python"
+    if command is not None:
+        executable.write_text(f"#!/bin/sh\n{command}\n")
+        executable.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(executable))
+    with started(PLAN, "processes", num_workers=2, start_timeout=0.1, worker_timeout=1) as backend:
+        assert play(backend, PLAN, 3) == oracle(PLAN, 3)
+        events = backend.take_events()
+        assert [event.kind for event in events if event.kind not in ("worker_lost", "worker_hung")] == [
+            "fewer_workers",
+            "sequential",
+        ]
+        assert expected in events[-1].message
+        assert [worker.pid for worker in workers_of(backend)] == [None]
+
+
+@pytest.mark.slow
+def test_worker_without_memory_leaves_its_place_empty(tmp_path: Path) -> None:
+    plan = replace(
+        PLAN,
+        game={"name": "tests.backends.script_games:Greedy", "folder": str(tmp_path), "spared": os.getpid()},
+    )
+    with started(plan, "processes", num_workers=2) as backend:
+        assert play(backend, plan, 2) == oracle(PLAN, 2)
+        [message] = gather_events(backend, "fewer_workers")
+        assert re.search(r"worker \d \(process \d+\) ran out of memory", message)
+        assert message.endswith("going on with 1 of 2 workers")
+        assert len(workers_of(backend)) == 1

@@ -1,0 +1,83 @@
+"""What is special about threads: they cannot be killed, and they share this process's torch."""
+
+import re
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from senju.backends.backend import Plan
+from senju.errors import WorkerError
+from senju.machine import math_threads
+from tests.backends.common import PLAN, gather_events, oracle, play, started, wait_until, workers_of
+from tests.backends.trap_games import order, trap_plan
+
+
+def worker_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("senju")]
+
+
+def trapped(folder: Path) -> Plan:
+    """A plan whose traps harm threads of this process too."""
+    return trap_plan(folder, spared=0)
+
+
+def test_thread_that_hangs_ends_the_run_and_tells_where_it_is(tmp_path: Path) -> None:
+    plan = trapped(tmp_path)
+    with started(plan, "threads", num_workers=2, worker_timeout=0.2) as backend:
+        order(plan, "wait", shard=1, at=1)
+        with pytest.raises(WorkerError) as raised:
+            backend.collect()
+        message = str(raised.value)
+        assert re.match(
+            r"worker \d gave no sign of life for 0\.\d s while it played shard 1 \(rows 2 to 3\)", message
+        )
+        assert re.search(r"it was at:\n.*in spring\n", message, re.DOTALL)
+        assert message.endswith("A thread cannot be replaced; the backend processes can.")
+        (tmp_path / "go").touch()
+    wait_until(lambda: not worker_threads())
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_thread_that_ends_by_itself_is_replaced(tmp_path: Path) -> None:
+    plan = trapped(tmp_path)
+    order(plan, "leave", shard=1, at=5)
+    with started(plan, "threads", num_workers=1) as backend:
+        assert play(backend, plan, 3) == oracle(replace(plan, game=plan.game | {"folder": ""}), 3)
+        [message] = gather_events(backend, "replay")
+        assert message.startswith("worker 0 has ended while it played shard 1 (rows 2 to 3), rollout 1")
+        assert backend.status().restarts == 1
+
+
+def test_no_thread_is_left_when_it_is_closed_while_playing() -> None:
+    plan = replace(PLAN, rollout_steps=500)
+    with started(plan, "threads", num_workers=3) as backend:
+        backend.collect(timeout=0.01)
+        assert "playing" in {worker.state for worker in workers_of(backend)}
+        assert len(worker_threads()) == 4  # and the supervisor
+    wait_until(lambda: not worker_threads())
+
+
+def test_math_threads_of_the_caller_stay_as_they_are() -> None:
+    """Workers compute with one thread each; whoever learns meanwhile does so with as many as it had."""
+    with math_threads(2), started(PLAN, "threads", num_workers=2) as backend:
+        for _ in range(3):
+            backend.collect()
+            backend.reset()
+            assert torch.get_num_threads() == 2
+
+
+def test_random_numbers_of_the_caller_stay_as_they_are() -> None:
+    """Building a network draws from torch's own generator, which belongs to the caller."""
+    torch.manual_seed(5)
+    expected = [torch.rand(3).tolist() for _ in range(300)]
+    torch.manual_seed(5)
+    with started(PLAN, "threads", num_workers=3, reset_interval=1) as backend:
+        found = []
+        for number in range(300):
+            if number % 10 == 0:
+                backend.collect()
+            found.append(torch.rand(3).tolist())
+    assert found == expected
