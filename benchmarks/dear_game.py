@@ -1,6 +1,9 @@
-"""Connect Four in which every move costs processor time: what a game is that takes a millisecond a step.
+r"""Connect Four in which every move costs processor time: what a game is that takes a millisecond a step.
 
-In this folder, `senju bench dear_game:DearConnectFour --set collect.rollout_steps=8` finds it.
+In this folder senju finds it by its name; a turn of 4 shards of 8 games and 8 steps takes 256 ms.
+
+    senju bench dear_game:DearConnectFour --workers 1,2 --set collect.rollout_steps=8 \
+        --set collect.num_games=32 --set collect.games_per_shard=8
 """
 
 from time import thread_time

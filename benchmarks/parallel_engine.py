@@ -211,13 +211,17 @@ def turn_seconds(team: Backend) -> float:
 
 def kill_as_it_begins(team: Backend) -> None:
     """Kill the first worker that is seen playing."""
-    playing = ("playing",)
-    wait_until(lambda: bool(processes_of(team.status(), playing)), every=0.0005)
-    _, pid = processes_of(team.status(), playing)[0]
-    strike(pid, SIGKILL)
+    playing: list[int] = []
+
+    def somebody_plays() -> bool:
+        playing[:] = [pid for _, pid in processes_of(team.status(), ["playing"])]
+        return bool(playing)
+
+    wait_until(somebody_plays, every=0.0005)
+    strike(playing[0], SIGKILL)
 
 
-def wait_until(condition: Callable[[], bool], every: float = 0.01) -> None:
+def wait_until(condition: Callable[[], bool], every: float = 0.02) -> None:
     """Look again and again, but not for ever."""
     deadline = monotonic() + _PATIENCE
     while not condition():
@@ -308,7 +312,8 @@ def main() -> None:
     """Measure, print, write."""
     settings = parse_arguments()
     facts = report.run_facts(["torch", "numba", "numpy"]) | {"busy_cores": inspect_machine().busy_cores}
-    results: dict[str, Any] = {"settings": vars(settings) | {"out": None, "threads": available_cores()}}
+    chosen = {name: value for name, value in vars(settings).items() if name != "out"}
+    results: dict[str, Any] = {"settings": chosen | {"threads": available_cores()}}
     began = perf_counter()
     for part in PARTS:
         if part not in settings.parts:

@@ -253,7 +253,7 @@ def main() -> None:
     scaling, nearness = over_fewest(rates), over_limit(rates)
     print_report(figures, scaling, nearness, busy)
     results = {
-        "settings": vars(settings) | {"out": None},
+        "settings": {name: value for name, value in vars(settings).items() if name not in ("out", "alone")},
         "config": make_config(settings, settings.shards, MODES["sync"]).model_dump(mode="json"),
         "figures": plain(figures),
         "over_fewest": plain(scaling),

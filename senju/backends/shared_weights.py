@@ -17,13 +17,17 @@ _NEWEST = 2 * NUM_PLACES  # where the header names the newest place; before it: 
 
 
 @compiled
-def _write(
-    header: NDArray[np.int64], places: NDArray[np.uint8], block: NDArray[np.uint8], version: int
-) -> None:
+def _begin_writing(header: NDArray[np.int64]) -> int:
+    """Choose the place after the newest and mark it as being written."""
     place = (header[_NEWEST] + 1) % NUM_PLACES
     header[place] += 1
     memory_fence()
-    places[place, :] = block
+    return place  # type: ignore[no-any-return]  # numba has no types
+
+
+@compiled
+def _end_writing(header: NDArray[np.int64], place: int, version: int) -> None:
+    memory_fence()
     header[NUM_PLACES + place] = version
     memory_fence()
     header[place] += 1
@@ -32,24 +36,19 @@ def _write(
 
 
 @compiled
-def _read(header: NDArray[np.int64], places: NDArray[np.uint8], block: NDArray[np.uint8]) -> tuple[int, int]:
-    while True:
-        place = header[_NEWEST]
-        memory_fence()
-        sequence = header[place]
-        memory_fence()
-        block[:] = places[place]
-        version = header[NUM_PLACES + place]
-        memory_fence()
-        if sequence % 2 == 0 and header[place] == sequence:
-            return sequence * NUM_PLACES + place, version
+def _find_newest(header: NDArray[np.int64]) -> tuple[int, int, int]:
+    """The newest place, its sequence number and its version."""
+    place = header[_NEWEST]
+    memory_fence()
+    sequence = header[place]
+    memory_fence()
+    return place, sequence, header[NUM_PLACES + place]
 
 
 @compiled
-def _stamp(header: NDArray[np.int64]) -> tuple[int, int]:
-    place = header[_NEWEST]
+def _is_unchanged(header: NDArray[np.int64], place: int, sequence: int) -> bool:
     memory_fence()
-    return header[place] * NUM_PLACES + place, header[NUM_PLACES + place]
+    return sequence % 2 == 0 and header[place] == sequence
 
 
 class SharedWeights:
@@ -63,17 +62,24 @@ class SharedWeights:
     @property
     def version(self) -> int:
         """The version of the newest weights."""
-        return _stamp(self._header)[1]
+        return _find_newest(self._header)[2]
 
     @property
     def stamp(self) -> int:
         """Another number for every publication, even of a version that was published before."""
-        return _stamp(self._header)[0]
+        place, sequence, _ = _find_newest(self._header)
+        return sequence * NUM_PLACES + place
 
     def write(self, block: Weights, version: int) -> None:
         """Make this block the newest; only one process ever writes."""
-        _write(self._header, self._places, block, version)
+        place = _begin_writing(self._header)
+        self._places[place] = block
+        _end_writing(self._header, place, version)
 
     def read(self, block: Weights) -> tuple[int, int]:
         """Copy the newest weights into `block`; return their stamp and version."""
-        return _read(self._header, self._places, block)
+        while True:
+            place, sequence, version = _find_newest(self._header)
+            block[:] = self._places[place]
+            if _is_unchanged(self._header, place, sequence):
+                return sequence * NUM_PLACES + place, version

@@ -2,7 +2,6 @@
 
 import mmap
 import traceback
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from time import monotonic, perf_counter
 from typing import Any, cast
@@ -44,9 +43,6 @@ class BoardClock(StageClock):
         board[BEAT] += 1.0
         self._last = now
 
-    def rest(self) -> None:
-        """The rollout is over, or failed."""
-
 
 def new_acting_model(plan: Plan) -> Model:
     """The plan's network with the weights it starts from."""
@@ -73,7 +69,6 @@ class Worker:
         model: Model,
         block: mmap.mmap | NDArray[np.uint8],
         index: int,
-        new_clock: Callable[[NDArray[np.float64]], BoardClock] = BoardClock,
     ) -> None:
         game = make_game(**plan.game)
         warm_up(game, model)
@@ -81,8 +76,8 @@ class Worker:
         self._arena = Arena(plan, game, self._block.num_bytes, block)
         self._weights = np.empty(self._block.num_bytes, np.uint8)
         self._stamp, self._version = -1, 0
-        self._clock = new_clock(self._arena.boards[index])
-        self._player = RolloutPlayer(game, model, plan.games_per_shard, self._clock)
+        clock = BoardClock(self._arena.boards[index])
+        self._player = RolloutPlayer(game, model, plan.games_per_shard, clock)
         self._shard = Shard(game, 0, plan.games_per_shard, plan.seed, plan.max_game_length)
 
     def play(self, task: Task) -> Done:
@@ -90,10 +85,7 @@ class Worker:
         began = monotonic()
         version = self._take_weights()
         self._shard.restore(self._arena.state(task.shard, task.turn))
-        try:
-            self._player.play(self._shard, self._arena.slot(task.shard, task.turn))
-        finally:
-            self._clock.rest()
+        self._player.play(self._shard, self._arena.slot(task.shard, task.turn))
         after = self._arena.state(task.shard, task.turn + 1)
         after.states[:], after.clock[:] = self._shard.rows.states, self._shard.rows.clock
         return Done(task, version, began, monotonic())

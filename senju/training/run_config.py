@@ -104,7 +104,12 @@ class RunConfig(Part):
     )
     seed: int = Field(0, ge=0, lt=2**63, description="Of everything random in the run.")
     device: str = Field("cpu", description="Where the learner computes: cpu, cuda, cuda:1, …")
-    threads: int = Field(0, ge=0, le=1024, description="Math threads of the learner; 0 takes all cores.")
+    threads: int = Field(
+        0,
+        ge=0,
+        le=1024,
+        description="Math threads of the learner; 0: all cores, in async mode what workers leave.",
+    )
 
     @cached_property
     def decisions_per_update(self) -> int:
@@ -166,7 +171,19 @@ def resolve_config(game: str | None = None, *layers: Settings) -> RunConfig:
     config = validated(RunConfig, merged(DEFAULT_PARTS, preset(str(name)), given))
     require_device(config.device)
     # resolved, since rounding may depend on it: a resume must not take another machine's cores
-    return config.model_copy(update={"threads": config.threads or available_cores()})
+    return config.model_copy(update={"threads": config.threads or _math_threads(config)})
+
+
+def _math_threads(config: RunConfig) -> int:
+    """All cores, but where workers play on them while the learner learns: then what they leave.
+
+    Math threads that share a core with others wait for each other, and become many times slower.
+    """
+    cores = available_cores()
+    if config.collect.mode == "sync" or config.device != "cpu" or config.backend["name"] == "serial":
+        return cores
+    num_workers = config.backend.get("num_workers") or cores
+    return max(1, cores - min(num_workers, config.plan.num_shards))
 
 
 def preset(game: str) -> Settings:

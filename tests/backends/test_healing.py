@@ -1,4 +1,7 @@
-"""Healing: whatever happens to workers, and whenever, the rollouts are the serial backend's."""
+"""Healing: whatever happens to workers, and whenever, the rollouts are the serial backend's.
+
+They die, hang, print, are paused, replaced, made fewer and more.
+"""
 
 import os
 import re
@@ -29,10 +32,36 @@ from tests.backends.common import (
     weights_of,
     workers_of,
 )
-from tests.backends.trap_games import order, trap_plan, was_sprung
+from tests.backends.trap_games import call_off, order, trap_plan, was_sprung
 
 TURNS = 5
 HAS_HUNG = "gave no sign of life for"
+
+
+@pytest.fixture(scope="module")
+def shared_team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restartable]:
+    plan = trap_plan(tmp_path_factory.mktemp("traps"))
+    team = Restartable(plan, "processes", num_workers=3, worker_timeout=0.5)
+    yield team
+    team.backend.close()
+
+
+@pytest.fixture
+def plan(shared_team: Restartable) -> Iterator[Plan]:
+    yield shared_team.plan
+    call_off(shared_team.plan)
+
+
+@pytest.fixture
+def team(shared_team: Restartable, plan: Plan) -> Backend:
+    """Three worker processes at the start of a plan, that count as hung after half a second.
+
+    One of them is there; others, that an earlier test has killed, may still be starting.
+    """
+    wait_until(lambda: "starting" not in {worker.state for worker in workers_of(shared_team.backend)[:1]})
+    return shared_team.from_the_start()
+
+
 GOES_WRONG = {
     "raises": ("raise", "step", r"RuntimeError: the trap is sprung\nTraceback .*trap_games\.py"),
     "exits": ("exit", "step", "ended with exit code 3 while"),
@@ -132,6 +161,56 @@ def test_sleeping_caller_and_pauses_are_no_reason_to_replace_workers(team: Backe
 
 
 @pytest.mark.slow
+def test_paused_worker_that_dies_is_replaced_by_a_paused_one(team: Backend, plan: Plan) -> None:
+    team.pause([1])
+    pid = pid_of(team, 1)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: pid_of(team, 1) != pid)
+    wait_for_workers(team, 3)
+    assert workers_of(team)[1].state == "paused"
+    assert play(team, plan, 2) == oracle(plan, 2)
+
+
+@pytest.mark.slow
+def test_resizing_and_resetting_in_mid_run_change_no_byte(team: Backend, plan: Plan) -> None:
+    wait_for_workers(team, 3)
+    found, pid = play(team, plan, 1), pid_of(team, 0)
+    team.resize(1)
+    found += play(team, plan, 2, first=1)
+    wait_for_workers(team, 1)
+    team.reset([0])
+    found += play(team, plan, 3, first=2)
+    team.resize(2)
+    found += play(team, plan, 4, first=3)
+    team.resize(3)
+    found += play(team, plan, 5, first=4)
+    wait_for_workers(team, 3)
+    assert pid_of(team, 0) != pid
+    assert found + play(team, plan, 6, first=5) == oracle(plan, 6)
+    assert team.take_events() == []
+
+
+@pytest.mark.slow
+def test_worker_that_comes_while_all_are_paused_waits_too(team: Backend, plan: Plan) -> None:
+    team.resize(2)
+    wait_for_workers(team, 2)
+    team.pause()
+    team.resize(3)
+    wait_for_workers(team, 3)
+    assert {worker.state for worker in workers_of(team)} == {"paused"}
+    assert team.collect(timeout=0.1) == []
+    team.resume()
+    assert play(team, plan, 2) == oracle(plan, 2)
+
+
+def test_worker_is_replaced_after_its_interval() -> None:
+    with started(PLAN, "threads", num_workers=1, reset_interval=4) as backend:
+        assert play(backend, PLAN, 3) == oracle(PLAN, 3)  # nine rollouts
+        assert sum(worker.rollouts for worker in workers_of(backend)) == 9
+        assert backend.take_events() == [], "nothing a person need know"
+
+
+@pytest.mark.slow
 def test_what_workers_print_is_logged_however_much_it_is(
     team: Backend, plan: Plan, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -141,7 +220,8 @@ def test_what_workers_print_is_logged_however_much_it_is(
     assert re.search(r"worker \d: x{1000}\n", caplog.text)
 
 
-SLOW_PLAN = replace(PLAN, rollout_steps=400, num_shards=4)  # rollouts take about a tenth of a second
+# rollouts take about a twentieth of a second, and are so many that workers have one in reserve
+SLOW_PLAN = replace(PLAN, rollout_steps=200, num_shards=8)
 
 
 @pytest.fixture(scope="module")

@@ -34,14 +34,8 @@ class AnySchedule(RuleBasedStateMachine):
 
     @rule()
     def begin(self) -> None:
+        waiting = self.waiting()
         task = self.schedule.begin()
-        waiting = [
-            shard
-            for shard in range(self.num_shards)
-            if shard not in self.schedule.set_aside
-            and all(task.shard != shard for task in self.playing)
-            and self.first_missing(shard) < self.given_back + self.depth
-        ]
         if task is None:
             assert not waiting, "somebody could have played"
             return
@@ -52,6 +46,16 @@ class AnySchedule(RuleBasedStateMachine):
         assert (task.shard, task.turn % self.depth) not in self.places(), "the slot is in use"
         self.tickets.add(task.ticket)
         self.playing.append(task)
+
+    def waiting(self) -> list[int]:
+        """The shards that could be played now."""
+        return [
+            shard
+            for shard in range(self.num_shards)
+            if shard not in self.schedule.set_aside
+            and all(task.shard != shard for task in self.playing)
+            and self.first_missing(shard) < self.given_back + self.depth
+        ]
 
     def first_missing(self, shard: int) -> int:
         turn = self.next_turn[shard]
@@ -120,6 +124,22 @@ class AnySchedule(RuleBasedStateMachine):
         self.failures.clear()
         self.given_back = self.schedule.turn
         self.next_turn = [self.schedule.turn] * self.num_shards
+
+    @invariant()
+    def all_that_wait_are_counted(self) -> None:
+        assert self.schedule.count_playable() == len(self.waiting())
+
+    @invariant()
+    def turn_is_complete_when_nothing_of_it_is_missing(self) -> None:
+        turn = self.schedule.turn
+        missing = [
+            shard
+            for shard in range(self.num_shards)
+            if self.next_turn[shard] == turn
+            and (shard, turn) not in self.ready
+            and shard not in self.schedule.set_aside
+        ]
+        assert self.schedule.is_complete() == (not missing)
 
     @invariant()
     def no_slot_has_two_uses(self) -> None:

@@ -9,6 +9,9 @@ import pytest
 import torch
 
 from senju.backends.backend import Plan
+from senju.backends.member import Hand
+from senju.backends.pool import PoolConfig
+from senju.backends.threads import Threads
 from senju.errors import WorkerError
 from senju.machine import math_threads
 from tests.backends.common import PLAN, gather_events, oracle, play, started, wait_until, workers_of
@@ -19,20 +22,26 @@ def worker_threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("senju")]
 
 
+@pytest.fixture(autouse=True)
+def others_have_ended() -> None:
+    wait_until(lambda: not worker_threads())
+
+
 def trapped(folder: Path) -> Plan:
     """A plan whose traps harm threads of this process too."""
     return trap_plan(folder, spared=0)
 
 
 def test_thread_that_hangs_ends_the_run_and_tells_where_it_is(tmp_path: Path) -> None:
+    """The only worker, in its first rollout: no message of another reminds the supervisor to look."""
     plan = trapped(tmp_path)
-    with started(plan, "threads", num_workers=2, worker_timeout=0.2) as backend:
-        order(plan, "wait", shard=1, at=1)
+    with started(plan, "threads", num_workers=1, worker_timeout=0.2) as backend:
+        order(plan, "wait", shard=0, at=1)
         with pytest.raises(WorkerError) as raised:
             backend.collect()
         message = str(raised.value)
         assert re.match(
-            r"worker \d gave no sign of life for 0\.\d s while it played shard 1 \(rows 2 to 3\)", message
+            r"worker \d gave no sign of life for 0\.\d s while it played shard 0 \(rows 0 to 1\)", message
         )
         assert re.search(r"it was at:\n.*in spring\n", message, re.DOTALL)
         assert message.endswith("A thread cannot be replaced; the backend processes can.")
@@ -81,3 +90,33 @@ def test_random_numbers_of_the_caller_stay_as_they_are() -> None:
                 backend.collect()
             found.append(torch.rand(3).tolist())
     assert found == expected
+
+
+class Unreliable(Threads):
+    """Cannot replace a worker, for a reason that nobody has thought of."""
+
+    hired = 0
+
+    def _hire(self, index: int) -> Hand:
+        self.hired += 1
+        if self.hired > 1:
+            raise ZeroDivisionError("a mistake of ours")
+        return super()._hire(index)
+
+
+def collect_forever(backend: Threads) -> None:
+    while True:
+        backend.collect()
+
+
+def test_mistake_in_the_supervisor_reaches_the_caller_instead_of_keeping_it_waiting() -> None:
+    backend = Unreliable(PoolConfig(num_workers=1))
+    backend.start(PLAN)
+    try:
+        assert len(backend.collect()) == 3
+        backend.reset()
+        with pytest.raises(ZeroDivisionError, match="a mistake of ours"):
+            collect_forever(backend)
+    finally:
+        backend.close()
+    wait_until(lambda: not worker_threads())
