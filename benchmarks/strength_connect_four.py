@@ -28,7 +28,8 @@ def train_and_measure(seed: int, num_games: int, precision: str, folder: Path) -
     report.progress(f"training with seed {seed}")
     began = time.perf_counter()
     algorithm = {"precision": precision}
-    run = senju.train("connect_four", seed=seed, run=folder / f"seed-{seed}", algorithm=algorithm)
+    path = folder / f"seed-{seed}"
+    run = senju.train("connect_four", workers=0, seed=seed, run=path, algorithm=algorithm)  # as `make train`
     seconds = time.perf_counter() - began
     report.progress(f"  {seconds:.0f} s; measuring")
     player, results = run.agent.player(), {}
