@@ -12,6 +12,7 @@ backend.close()
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
+from time import time
 from typing import Any, ClassVar, NamedTuple
 
 from senju.collect.seating import Seating
@@ -53,7 +54,13 @@ class Event(NamedTuple):
 
     kind: str
     message: str
-    worker: int | None = None
+    worker: int | None
+    time: float  # of `time.time`
+
+
+def happened(kind: str, message: str, worker: int | None = None) -> Event:
+    """An event of this moment."""
+    return Event(kind, message, worker, time())
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ class Hand(ABC):
     pid: int | None = None
     output: int | None = None  # descriptor of what it prints, where it has an output of its own
     can_be_killed = True
+    was_killed = False  # known after its end: whether a signal ended it that others send
     lacks_memory = False  # known after its end: whether the system killed it for lack of memory
 
     @abstractmethod

@@ -56,16 +56,19 @@ class Serial(Backend):
         """Play one rollout of each shard in turn."""
         deadline = None if timeout is None else monotonic() + timeout
         rollouts: list[Rollout] = []
-        while self._next < len(self._shards) and self._may_play(deadline):
+        while self._next < len(self._shards) and self._may_play(deadline, is_first=not rollouts):
             rollouts.append(self._play(self._next))
             self._next += 1
         if self._next == len(self._shards):
             self._next, self._turn = 0, self._turn + 1
         return rollouts
 
-    def _may_play(self, deadline: float | None) -> bool:
+    def _may_play(self, deadline: float | None, is_first: bool) -> bool:
+        """Whether there is time; each call plays one rollout at least, since nobody plays between them."""
         if deadline is None:
             return self._can_play.wait()
+        if is_first and self._can_play.is_set():
+            return True
         left = deadline - monotonic()
         return left > 0 and self._can_play.wait(left)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import senju.errors
 from senju.backends.arena import BEAT
-from senju.backends.backend import Activity, Event
+from senju.backends.backend import Activity, Event, happened
 from senju.backends.member import Hand, Member, Place, State
 from senju.backends.messages import Done, Failed, Ready, Stop, receive, send
 from senju.backends.schedule import Finished, Schedule, Task
@@ -31,6 +31,7 @@ _MOST_ACTIVITIES = 50_000  # kept for the timeline until they are taken
 _VAIN_STARTS = 5  # in a row, before a place is given up
 _LEAVING_SECONDS = 5.0
 _SAID_BYTES = 4_000
+_KILLS_PER_FAILURE = 4  # somebody else may have killed the worker; a rollout is blamed only for many
 _PIPE_BYTES = 65_536  # what a pipe holds, and so all that a dead worker may have left there
 
 
@@ -68,6 +69,7 @@ class Supervisor:
         self.members: dict[int, Member] = {}
         self.places: dict[int, Place] = {}
         self._given_up: set[int] = set()  # places that no worker can be had for
+        self._kills: dict[int, int] = {}  # workers killed while they played a shard's rollout under way
         self._boards, self._patience = boards, patience
         self._hire, self._hire_here = hire, hire_here
         self._describe, self._set_aside = describe, set_aside
@@ -188,7 +190,7 @@ class Supervisor:
 
     def _tell(self, kind: str, message: str, worker: int | None = None, level: int = logging.WARNING) -> None:
         logger.log(level, "%s", message)
-        self._events.append(Event(kind, message, worker))
+        self._events.append(happened(kind, message, worker))
 
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError):  # so many calls lie there that it will wake
@@ -349,6 +351,7 @@ class Supervisor:
             self.changed.notify_all()
 
     def _on_done(self, member: Member, done: Done) -> None:
+        self._kills.pop(done.task.shard, None)
         place = self.places[member.index]
         place.vain_starts = 0
         place.rollouts += 1
@@ -395,7 +398,7 @@ class Supervisor:
         """Play the rollout again, or set its shard aside."""
         failures = self.schedule.lose(task)
         if failures < self._patience.shard_attempts:
-            self._tell("replay", f"{cause.rstrip()}\nIt is played again, exactly.", member.index)
+            self._tell_replay(cause, member)
             return
         self.schedule.abandon(task.shard)
         try:
@@ -427,7 +430,19 @@ class Supervisor:
         if task is None:
             self._tell("worker_lost", f"{who} {how}; another takes its place", member.index)
             return
-        self._count_failure(task, f"{who} {how} while it played {self._describe(task)}", member)
+        cause = f"{who} {how} while it played {self._describe(task)}"
+        if member.hand.was_killed and self._count_kill(task.shard) % _KILLS_PER_FAILURE:
+            self.schedule.lose(task, is_its_fault=False)
+            self._tell_replay(cause, member)
+            return
+        self._count_failure(task, cause, member)
+
+    def _count_kill(self, shard: int) -> int:
+        self._kills[shard] = self._kills.get(shard, 0) + 1
+        return self._kills[shard]
+
+    def _tell_replay(self, cause: str, member: Member) -> None:
+        self._tell("replay", f"{cause.rstrip()}\nIt is played again, exactly.", member.index)
 
     def _count_restart(self, index: int, was_starting: bool) -> None:
         place = self.places[index]

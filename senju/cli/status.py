@@ -17,12 +17,13 @@ from senju.cli.console import JsonOption, friendly_errors, out, print_json, prog
 from senju.cli.display import SHOWN_METRICS
 from senju.cli.quantities import UNKNOWN, count_text, duration_text, share_text, size_text
 from senju.training.control import ask_if_trained
+from senju.training.monitor import shards_set_aside
 from senju.training.run import Run
 
 Status = dict[str, Any]  # what a run answers or its folder tells; any key but run and state may be missing
 
 RunArgument = Annotated[Path, typer.Argument(help="The run's folder.")]
-AT_REST = ("finished", "stopped")
+AT_REST = ("finished", "stopped", "not begun")
 COLOURS = {"running": "green", "finished": "green", "pausing": "yellow", "paused": "yellow"}
 
 
@@ -61,13 +62,14 @@ def _from_folder(run: Run) -> Status:
     is_finished = bool(saved) and int(saved[-1].name.removeprefix("update_")) >= run.config.total_updates
     return {
         "run": str(run.path),
-        "state": "finished" if is_finished else "stopped",
+        "state": "finished" if is_finished else "stopped" if metrics else "not begun",
         "update": metrics[-1]["update"] if metrics else 0,
         "total_updates": run.config.total_updates,
         "steps": metrics[-1]["steps"] if metrics else 0,
         "seconds": metrics[-1]["seconds"] if metrics else 0.0,
         "checkpoint": saved[-1].name if saved else None,
         "metrics": metrics[-1] if metrics else {},
+        "set_aside": shards_set_aside(run.path),
         "evaluations": [record for record in evaluations if record["update"] == last],
     }
 
@@ -185,6 +187,8 @@ def _workers_table(workers: list[dict[str, Any]]) -> Table:
 def _rows_at_rest(found: Status) -> dict[str, str]:
     metrics = found["metrics"]
     rows = {"trained for": duration_text(found["seconds"]), "newest checkpoint": _plain(found["checkpoint"])}
+    if found["set_aside"]:
+        rows["shards set aside"] = f"{found['set_aside']}, see events.jsonl"
     rows |= {label: f"{metrics[name]:.4g}" for name, label in SHOWN_METRICS.items() if name in metrics}
     for record in found["evaluations"]:
         rows[f"against {record['opponent']}"] = f"{share_text(record['score'])} at update {record['update']}"
@@ -192,6 +196,9 @@ def _rows_at_rest(found: Status) -> dict[str, str]:
 
 
 def _hint(found: Status) -> str:
+    if found["state"] == "not begun":
+        again = f"[bold]{program()} train --resume {escape(found['run'])}[/]"
+        return f"It is just starting, or was stopped before it began; begin with: {again}"
     text = "It is not being trained now"
     if found["state"] == "finished":
         return f"{text}."

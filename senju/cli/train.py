@@ -11,6 +11,7 @@ from senju.cli.display import TrainingDisplay
 from senju.cli.results import judgement_text, match_table
 from senju.training.api import prepare, train_run
 from senju.training.interrupt import stop_on_signals
+from senju.training.monitor import shards_set_aside
 from senju.training.run import Run
 from senju.training.stages import explain
 from senju.training.trainer import Listener
@@ -69,6 +70,7 @@ def _summary(run: Run, finished: bool) -> dict[str, object]:
         "metrics": metrics[-1] if metrics else {},
         "evaluations": [record for record in evaluations if record["update"] == last],
         "explanation": explain(_total_stages(run)),
+        "set_aside": shards_set_aside(run.path),
     }
 
 
@@ -100,7 +102,13 @@ def _show_end(run: Run, display: TrainingDisplay, finished: bool) -> None:
     if metrics:
         speed = f"{metrics[-1]['steps']:,} steps in {metrics[-1]['seconds']:.0f} s"
         out.print(f"{speed}; {explain(_total_stages(run))}.", highlight=False)
-    out.print(f"Strength over time: {path}/strength.svg", highlight=False, soft_wrap=True)
+    lost = shards_set_aside(run.path)
+    if lost:
+        out.print(
+            f"[bold red]{lost} shards failed and were set aside;[/] see {path}/events.jsonl", soft_wrap=True
+        )
+    if (run.path / "strength.svg").exists():
+        out.print(f"Strength over time: {path}/strength.svg", highlight=False, soft_wrap=True)
     game = run.config.game["name"]
     out.print(
         f"Play against it: [bold]{program()} play {game} --run {path}[/]", highlight=False, soft_wrap=True

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from senju.backends.backend import Backend, Event
+from senju.backends.backend import Backend, Event, happened
 from senju.errors import ControlError
 from senju.training.control import ControlServer
 from senju.training.pause import PauseGate
@@ -23,7 +23,7 @@ class LiveRun:
         self, backend: Backend, report: Callable[[], dict[str, Any]], note: Callable[[Event], None]
     ) -> None:
         self.gate = PauseGate()
-        self.is_started = False
+        self.is_started = self.is_ending = False
         self._backend, self._report, self._note = backend, report, note
 
     @contextmanager
@@ -44,10 +44,11 @@ class LiveRun:
 
     def answer(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Do what is asked, and say what came of it."""
-        if not self.is_started:
+        if not self.is_started or self.is_ending:
+            state = "ending" if self.is_ending else "starting"
             if command == "status":
-                return {"state": "starting", "pid": os.getpid()}
-            raise ControlError("the run is still starting; try again in a moment")
+                return {"state": state, "pid": os.getpid()}
+            raise ControlError(f"the run is {state}; try again in a moment")
         answer: dict[str, Any] = getattr(self, f"_{command}")(**arguments)
         return answer
 
@@ -68,22 +69,22 @@ class LiveRun:
         is_reached = self.gate.wait_until_reached(wait)
         update = self._report()["update"]
         if is_reached and not was_closed:
-            self._note(Event("paused", f"paused after update {update}"))
+            self._note(happened("paused", f"paused after update {update}"))
         return {"state": self.state, "update": update}
 
     def _resume(self) -> dict[str, Any]:
         self.gate.open()
-        self._note(Event("resumed", "resumed"))
+        self._note(happened("resumed", "resumed"))
         return {"state": self.state, "update": self._report()["update"]}
 
     def _reset(self, workers: tuple[int, ...] | None) -> dict[str, Any]:
         self._backend.reset(workers)
         chosen = [w.index for w in self._backend.status().workers if workers is None or w.index in workers]
-        self._note(Event("reset", f"workers {chosen} are replaced by fresh ones"))
+        self._note(happened("reset", f"workers {chosen} are replaced by fresh ones"))
         return {"workers": chosen}
 
     def _workers(self, num_workers: int) -> dict[str, Any]:
         self._backend.resize(num_workers)
         wanted = self._backend.status().wanted_workers
-        self._note(Event("resized", f"going on with {wanted} workers"))
+        self._note(happened("resized", f"going on with {wanted} workers"))
         return {"workers": wanted}

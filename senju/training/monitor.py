@@ -2,13 +2,12 @@
 
 import json
 import logging
-import os
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 from senju.backends.backend import Activity, Backend, Event
@@ -27,7 +26,6 @@ class Monitor:
     def __init__(self, folder: Path, backend: Backend) -> None:
         self._folder, self._backend = folder, backend
         self.timeline = Timeline()
-        self.num_events = 0
         self._sampled = monotonic()
         self._busy: dict[int, float] = defaultdict(float)  # seconds of each worker since the last sample
 
@@ -42,14 +40,17 @@ class Monitor:
 
     def after_update(self, update: int) -> dict[str, Any] | None:
         """Take in what happened; now and then, return a sample of the engine for the metrics."""
-        self._take_in(self._backend.take_activities())
-        for event in self._backend.take_events():
-            self.note(event, update)
+        self._take_all_in(update)
         now = monotonic()
         if now - self._sampled < SAMPLE_SECONDS:
             return None
         sample, self._sampled = self._sample(now - self._sampled), now
         return sample
+
+    def _take_all_in(self, update: int) -> None:
+        self._take_in(self._backend.take_activities())
+        for event in self._backend.take_events():
+            self.note(event, update)
 
     def _take_in(self, activities: list[Activity]) -> None:
         self.timeline.add_activities(activities)
@@ -74,19 +75,18 @@ class Monitor:
 
     def note(self, event: Event, update: int) -> None:
         """Write an event down, and mark it in the timeline; the log has it already."""
-        self.num_events += 1
-        self.timeline.mark(monotonic(), event.message.partition("\n")[0])
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        record = {"time": now, "update": update, **event._asdict()}
+        self.timeline.mark(monotonic() - (time() - event.time), event.message.partition("\n")[0])
+        when = datetime.fromtimestamp(event.time, UTC).isoformat(timespec="milliseconds")
+        record = {"update": update, **event._asdict(), "time": when}
         try:
             with (self._folder / EVENTS).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
         except OSError as error:  # a report, not a result: training goes on
             logger.warning("cannot write %s: %s", self._folder / EVENTS, describe_os_error(error))
 
-    def write_timeline(self) -> None:
-        """Write the Chrome trace and the picture into the run's folder."""
-        self._take_in(self._backend.take_activities())
+    def finish(self, update: int) -> None:
+        """Take in what is left, and write the Chrome trace and the picture into the run's folder."""
+        self._take_all_in(update)
         if not self.timeline.spans():
             return
         trace = json.dumps(self.timeline.chrome_trace())
@@ -100,6 +100,11 @@ class Monitor:
 def read_events(folder: Path) -> list[dict[str, Any]]:
     """The events of a run, in order."""
     path = folder / EVENTS
-    if not os.path.exists(path):
+    if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def shards_set_aside(folder: Path) -> int:
+    """How often a run had to go on without one more shard."""
+    return sum(event["kind"] == "set_aside" for event in read_events(folder))

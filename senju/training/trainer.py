@@ -76,7 +76,7 @@ class Trainer:
         self.run, self.config = run, run.config
         self.listener = listener or Listener()
         self.total_updates = self.config.total_updates
-        self.update, self.seconds = 0, 0.0
+        self.update, self.steps, self.seconds = 0, 0, 0.0
         self._clock = StageClock()
         self._stages: dict[str, float] = {}
         setup = LearnerSetup(self.config.seed, self.total_updates, torch.device(self.config.device))
@@ -118,17 +118,17 @@ class Trainer:
                 with closing(MetricsWriter(self.run.path, after_update=self.update)) as writer:
                     return self._loop(stop, writer, max_updates)
             finally:
-                was_started, self._live.is_started = self._live.is_started, False
+                self._live.is_ending = True
                 self.backend.close()
-                if was_started:
-                    self._monitor.write_timeline()
+                if self._live.is_started:
+                    self._monitor.finish(self.update)
 
     def _loop(self, stop: StopRequest, writer: MetricsWriter, max_updates: int | None) -> bool:
         last = self.total_updates
         if max_updates is not None:
             last = min(self.update + max_updates, last)
         self.listener.on_start(self.run, self.update)
-        self._began, self._first = monotonic(), self.update
+        self._began, self._first, self._first_steps = monotonic(), self.update, self.steps
         saved = self.update if self.run.checkpoints.all() else None
         self._evaluate(writer, stop)  # what an earlier stop cut short
         while self.update < last and not stop.is_set:
@@ -148,11 +148,13 @@ class Trainer:
         gate = self._live.gate
         if not gate.is_closed:
             return
+        began = monotonic()
         self.backend.pause()
         try:
             gate.pass_through(stop)
         finally:
             self.backend.resume()
+            self._began += monotonic() - began  # a pause is no training time
 
     def _one_update(self, writer: MetricsWriter) -> None:
         span, number = self._monitor.span, self.update + 1
@@ -164,6 +166,7 @@ class Trainer:
         with span("publish", update=number), self._clock.stage("publish"):
             self.backend.publish(self.learner.weights(), self.learner.version)
         self.update = number
+        self.steps += sum(rollout.data.seats.size for rollout in rollouts)
         stages = self._take_stages()
         sample = self._monitor.after_update(self.update)
         self._engine = sample or self._engine
@@ -190,13 +193,12 @@ class Trainer:
     def _progress(self, metrics: dict[str, float]) -> Progress:
         done = self.update - self._first
         pace = (monotonic() - self._began) / done
-        batch = self.config.decisions_per_update
         working = sum(seconds for name, seconds in self._stages.items() if name not in ("start", "match"))
         return Progress(
             update=self.update,
             total_updates=self.total_updates,
-            steps=self.update * batch,
-            steps_per_second=done * batch / working,
+            steps=self.steps,
+            steps_per_second=(self.steps - self._first_steps) / working,
             seconds_left=pace * (self.total_updates - self.update),
             metrics=metrics,
             stages=dict(self._stages),
@@ -227,7 +229,7 @@ class Trainer:
         found = {
             "update": self.update,
             "total_updates": self.total_updates,
-            "steps": self.update * self.config.decisions_per_update,
+            "steps": self.steps,
         }
         if latest is None:
             return found
@@ -267,7 +269,7 @@ class Trainer:
                 games, seed = self.config.evaluation.games, self.config.seed
                 result = play_match(self.run.game, player, self._players[name], games, seed)
                 record = {"kind": "evaluation", "update": self.update, **result.as_dict()}
-                record["steps"] = self.update * self.config.decisions_per_update
+                record["steps"] = self.steps
                 writer.write(record, {f"strength/{name}": result.score})
                 self.listener.on_evaluation(self.update, result)
             self.run.write("strength.svg", strength_svg(self.run.evaluations))
@@ -281,6 +283,7 @@ class Trainer:
                 tensors[f"shard.{index}.clock"] = _as_bytes(shard.clock)
             content: dict[str, Any] = {
                 "update": self.update,
+                "steps": self.steps,
                 "seconds": self.seconds + monotonic() - self._began,
                 "learner": state.numbers,
                 **self.run.identity(DECIDING_PARTS),
@@ -303,6 +306,7 @@ class Trainer:
     def _restore(self, checkpoint: Checkpoint) -> None:
         state, tensors = checkpoint.state, checkpoint.tensors
         self.update, self.seconds = state["update"], state["seconds"]
+        self.steps = state.get("steps", self.update * self.config.decisions_per_update)  # 0.1.0 kept none
         self.learner.load_state(
             LearnerState(
                 {

@@ -1,10 +1,12 @@
 """Shards that fail again and again are set aside, and errors of senju's own come at once."""
 
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from senju.backends.backend import Backend, Plan
 from senju.backends.reproduction import Reproduction
 from senju.errors import ModelError, WorkerError
 from tests.backends.common import (
@@ -15,6 +17,7 @@ from tests.backends.common import (
     play,
     publish_turn,
     started,
+    wait_until,
     weights_of,
 )
 from tests.backends.trap_games import call_off, order, trap_plan
@@ -115,3 +118,24 @@ def test_weights_that_are_not_finite_are_a_clear_error_at_once(name: str) -> Non
             backend.collect()
         assert "Traceback" in raised.value.__notes__[0], "the worker's own"
         assert backend.take_events() == [], "nothing was tried again"
+
+
+@pytest.mark.slow
+def test_worker_killed_from_outside_again_and_again_is_not_its_shards_fault(tmp_path: Path) -> None:
+    """But it may be, so that a rollout is blamed in the end: for every fourth kill."""
+    plan = trap_plan(tmp_path)
+    with started(plan, "processes", num_workers=1, shard_attempts=1) as backend:
+        order(plan, "kill", shard=1, at=1, always=True)
+        killed = threading.Thread(target=call_off_after, args=(backend, plan, 3))
+        killed.start()
+        assert contents(backend.collect()) == oracle(plan, 1)[0]
+        killed.join()
+        assert backend.status().set_aside == ()
+        order(plan, "kill", shard=1, at=5, always=True)
+        publish_turn(backend, plan, 1)
+        assert [rollout.shard for rollout in backend.collect()] == [0, 2]
+
+
+def call_off_after(backend: Backend, plan: Plan, restarts: int) -> None:
+    wait_until(lambda: backend.status().restarts == restarts)
+    call_off(plan)

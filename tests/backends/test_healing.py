@@ -226,7 +226,8 @@ SLOW_PLAN = replace(PLAN, rollout_steps=200, num_shards=8)
 
 @pytest.fixture(scope="module")
 def victims() -> Iterator[Restartable]:
-    team = Restartable(SLOW_PLAN, "processes", num_workers=2, shard_attempts=1000, worker_timeout=0.5)
+    patience = {"worker_timeout": 0.5, "start_timeout": 10.0, "shard_attempts": 1000}
+    team = Restartable(SLOW_PLAN, "processes", num_workers=2, **patience)
     yield team
     team.backend.close()
 

@@ -84,6 +84,7 @@ class ProcessHand(Hand):
         if code >= 0:
             return f"ended with exit code {code}"
         name = signal.Signals(-code).name
+        self.was_killed = -code in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
         if -code != signal.SIGKILL:
             return f"was killed by signal {-code} ({name})"
         self.lacks_memory = count_memory_kills() > self._memory_kills
