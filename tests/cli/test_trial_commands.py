@@ -152,7 +152,7 @@ def test_profile_tells_machines_the_stages_and_the_files(invoke: Invoke) -> None
 
 @pytest.mark.slow
 def test_soak_ends_with_counts_leftovers_and_a_verdict(invoke: Invoke) -> None:
-    result = invoke("soak", "tic_tac_toe", "--duration", "8", "--seed", "1", "--set", "model.hidden=[16]")
+    result = invoke("soak", "tic_tac_toe", "--duration", "4", "--seed", "1", "--set", "model.hidden=[16]")
     assert result.exit_code == 0, result.stdout
     for expected in ("kills", "resizes", "healed", "memory of a worker", "nothing"):
         assert expected in result.stdout

@@ -178,7 +178,8 @@ def test_timeout_of_the_settings_holds_where_the_call_names_none() -> None:
         assert len(manager.collect_experiences()) == 0
         assert len(manager.collect_experiences(target_steps=100)) == 0
     with make(timeout=0) as manager:
-        assert len(manager.collect_experiences()) == 0, "serial plays only while it is asked"
+        one_rollout = len(manager.collect_experiences())
+        assert one_rollout > 0, "serial plays only while it is asked: one rollout, however short the time"
         assert len(manager.collect_experiences(timeout=60, target_steps=10)) == 10
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -78,7 +77,7 @@ class Training:
 
 
 Begin = Callable[..., Training]
-UPDATES = 400
+UPDATES = 250
 
 
 @pytest.fixture
@@ -137,13 +136,12 @@ def test_kill_of_the_whole_group_and_resume_end_with_the_same_bytes(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_run_saves_and_leaves_nothing_behind(begin: Begin, number: signal.Signals) -> None:
+def test_stopped_run_saves_and_leaves_nothing_behind(begin: Begin) -> None:
     training = begin(updates=100_000)
     pids = training.pids()
-    os.killpg(training.process.pid, number)  # as a terminal does
+    os.killpg(training.process.pid, signal.SIGTERM)
     training.process.communicate(timeout=60)
-    assert training.process.returncode == 128 + number
+    assert training.process.returncode == 128 + signal.SIGTERM
     assert not [pid for pid in pids if psutil.pid_exists(pid)]
     assert not (training.path / "control.sock").exists()
     assert Run(training.path).checkpoints.all()
@@ -219,15 +217,3 @@ def test_workers_change_on_resume_and_the_result_does_not(train_small: Train) ->
     other = senju.train(resume=half.path, backend={"name": "threads", "num_workers": 3})
     assert other.config.backend["num_workers"] == 3
     assert whole_system(other) == whole_system(expected)
-
-
-@pytest.mark.slow
-def test_second_run_in_the_same_folder_is_refused_and_disturbs_nothing(
-    begin: Begin, start_senju: Start
-) -> None:
-    training = begin(updates=100_000)
-    second: subprocess.Popen[str] = start_senju("train", "--resume", training.path)
-    _, errors = second.communicate(timeout=60)
-    assert second.returncode == 1
-    assert "is being trained by another process" in errors
-    assert training.status()["state"] == "running"

@@ -12,9 +12,10 @@ from senju.training.run import Run
 from tests.conftest import Train
 
 
-def test_folder_holds_settings_checkpoints_metrics_and_the_picture(tic_tac_toe_run: Run) -> None:
+def test_folder_holds_settings_checkpoints_metrics_and_the_pictures(tic_tac_toe_run: Run) -> None:
     names = {path.name for path in tic_tac_toe_run.path.iterdir()}
-    assert names == {"config.yaml", "checkpoints", "metrics.jsonl", "tensorboard", "strength.svg"}
+    pictures = {"strength.svg", "timeline.svg", "timeline.json"}
+    assert names == {"config.yaml", "checkpoints", "metrics.jsonl", "tensorboard"} | pictures
 
 
 def test_opened_run_is_the_one_that_was_trained(tic_tac_toe_run: Run) -> None:
