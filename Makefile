@@ -22,9 +22,10 @@ train: $(READY)
 play: $(READY)
 	$(BIN)/senju play connect_four --run $(shell ls -dt runs/connect_four-* 2>/dev/null | head -1)
 
-# everything: format, lint, types, all tests, coverage
+# everything: format, lint, types, all tests; coverage of the fast ones, since counting slows the others
 test: $(READY) lint
-	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest --cov --cov-report=term
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -m 'not slow' --cov --cov-report=term
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -m slow
 
 # the fast part, while working
 check: $(READY) lint

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,6 +19,9 @@ from senju.cli.main import app
 from senju.config import Settings, merged
 from senju.training.run import Run
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a background job; children would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 SENJU = Path(sys.executable).with_name("senju")
 DECISIONS_PER_UPDATE = 32 * 8
 SMALL: Settings = {
@@ -29,6 +33,13 @@ SMALL: Settings = {
     "threads": 1,
 }
 ENVIRONMENT = {"COLUMNS": "200", "OMP_NUM_THREADS": "1"}  # wide, so that tables do not wrap
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever is tried on worker processes is slow: each takes two seconds to start."""
+    for item in items:
+        if "processes" in getattr(getattr(item, "callspec", None), "params", {}).values():
+            item.add_marker(pytest.mark.slow)
 
 
 class BadSettings(NamedTuple):

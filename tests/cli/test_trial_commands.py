@@ -105,6 +105,7 @@ def test_bench_shows_every_entrant_and_what_the_stages_allow(invoke: Invoke) -> 
     assert "evaluate" in result.stdout
 
 
+@pytest.mark.slow
 def test_bench_tells_machines_every_repeat(invoke: Invoke) -> None:
     options = ("--repeats", "2", "--mode", "async", "--set", "collect.rollout_steps=4", "--json")
     record = json.loads(invoke(*BENCH, *options).stdout)
@@ -159,6 +160,7 @@ def test_soak_ends_with_counts_leftovers_and_a_verdict(invoke: Invoke) -> None:
     assert "equal to an undisturbed serial run" in result.stdout
 
 
+@pytest.mark.slow
 def test_soak_tells_machines_everything_and_fails_where_it_differs(invoke: Invoke) -> None:
     options = ("--duration", "1", "--set", "backend.name=threads", "--set", "backend.num_workers=2", "--json")
     result = invoke("soak", f"{GAMES}:SeesCounter", *options, *QUICK)

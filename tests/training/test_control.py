@@ -339,6 +339,7 @@ except ControlError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_other_user_is_kept_out_by_the_mode_and_by_the_server() -> None:
     with tempfile.TemporaryDirectory() as name:  # pytest's own folders are closed to others

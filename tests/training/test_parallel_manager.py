@@ -141,6 +141,7 @@ def test_what_was_collected_beyond_the_target_waits() -> None:
         assert status["workers"][0]["rollouts"] == 2, "played more than was needed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["serial", "threads"])
 def test_time_that_is_up_hands_over_what_there_is_and_loses_nothing(backend: str) -> None:
     with make(backend=backend) as manager:
@@ -350,6 +351,7 @@ def test_collecting_from_paused_workers_waits_says_so_and_goes_on_when_they_are_
     assert joined(batches) == contents(serial_run("connect_four", 1))
 
 
+@pytest.mark.slow
 def test_reset_workers_are_other_processes_and_play_the_same_games() -> None:
     with make(backend="processes") as manager:
         first = manager.collect_experiences()

@@ -188,6 +188,7 @@ def wait_for(process: "subprocess.Popen[str]", line: str) -> None:
     assert process.stdout.readline().strip() == line, process.communicate(timeout=SECONDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_wakes_the_loop_at_the_gate(start_script: Any, number: signal.Signals, code: int) -> None:
     process = start_script(ONE_SIGNAL)
@@ -198,6 +199,7 @@ def test_signal_wakes_the_loop_at_the_gate(start_script: Any, number: signal.Sig
     assert errors.startswith("stopping: ")
 
 
+@pytest.mark.slow
 def test_second_signal_interrupts_at_the_gate_or_behind_it(start_script: Any) -> None:
     process = start_script(TWO_SIGNALS)
     wait_for(process, "waiting")
@@ -207,6 +209,7 @@ def test_second_signal_interrupts_at_the_gate_or_behind_it(start_script: Any) ->
     assert output.splitlines()[-1] == "interrupted False"
 
 
+@pytest.mark.slow
 def test_interrupt_that_nobody_turns_into_a_request_comes_through(start_script: Any) -> None:
     process = start_script(NOT_OURS)
     wait_for(process, "waiting")
@@ -215,6 +218,7 @@ def test_interrupt_that_nobody_turns_into_a_request_comes_through(start_script: 
     assert output == "interrupted False\n"
 
 
+@pytest.mark.slow
 def test_signal_at_any_moment_neither_is_missed_nor_locks(start_script: Any) -> None:
     output, errors = start_script(AT_ANY_MOMENT).communicate(timeout=SECONDS)
     assert (output, errors) == ("through\n", "")

@@ -55,6 +55,7 @@ def test_stop_ends_the_disturbances_and_the_check_follows() -> None:
     assert report.leftovers == {}
 
 
+@pytest.mark.slow
 def test_threads_can_be_paused_resized_and_reset_and_stay_equal() -> None:
     report = soak(soak_config(backend="threads"), 2.0, 5)
     assert report.is_equal
@@ -74,6 +75,7 @@ def test_error_in_a_worker_ends_the_soak_and_keeps_the_failing_shard(
     assert list(tmp_path.glob("failed-shards/*.safetensors"))
 
 
+@pytest.mark.slow
 def test_run_that_stands_still_is_noticed_with_its_stacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endurance, "STALL_SECONDS", 0.2)
     monkeypatch.setattr(Disturber, "disturb", lambda self: self._backend.pause())
