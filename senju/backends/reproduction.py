@@ -18,7 +18,7 @@ from senju.collect.slots import new_slot
 from senju.errors import CheckpointError, RunFolderError
 from senju.games import make_game
 from senju.games.rows import CLOCK
-from senju.models import MODELS, build_model
+from senju.models import make_model
 from senju.models.weights import WeightBlock, Weights
 from senju.timing import StageClock
 
@@ -74,13 +74,7 @@ class Reproduction:
     def play(self) -> None:
         """Play the rollout here; whatever goes wrong comes as it comes."""
         plan, game = self.plan, make_game(**self.plan.game)
-        model = build_model(
-            MODELS.get(plan.model["name"]),
-            game.observation_shape,
-            game.num_actions,
-            MODELS.configure(plan.model),
-            plan.seed,
-        )
+        model = make_model(plan.model, game.observation_shape, game.num_actions, plan.seed)
         WeightBlock(model).write(self.weights)
         shard = Shard(game, self.shard, plan.games_per_shard, plan.seed, plan.max_game_length)
         shard.restore(self.state)

@@ -12,7 +12,7 @@ from senju.collect.shard import Shard, ShardState
 from senju.collect.slots import Rollout, Slot, new_slot
 from senju.errors import ConfigError
 from senju.games import make_game
-from senju.models import MODELS, build_model
+from senju.models import make_model
 from senju.models.weights import WeightBlock, Weights
 from senju.timing import StageClock
 
@@ -24,13 +24,7 @@ class Serial(Backend):
         """Build the game, the acting copy of the model, the shards and their slots."""
         game = make_game(**plan.game)
         game.warm_up()
-        model = build_model(
-            MODELS.get(plan.model["name"]),
-            game.observation_shape,
-            game.num_actions,
-            MODELS.configure(plan.model),
-            plan.seed,
-        )
+        model = make_model(plan.model, game.observation_shape, game.num_actions, plan.seed)
         self._weights = WeightBlock(model)
         self._version = 0
         self._clock = StageClock()

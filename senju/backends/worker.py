@@ -17,7 +17,7 @@ from senju.collect.rollout import STAGES, RolloutPlayer, warm_up
 from senju.collect.shard import Shard
 from senju.errors import SenjuError
 from senju.games import make_game
-from senju.models import MODELS, build_model
+from senju.models import make_model
 from senju.models.model import Model
 from senju.models.weights import WeightBlock
 from senju.timing import StageClock
@@ -47,13 +47,7 @@ class BoardClock(StageClock):
 def new_acting_model(plan: Plan) -> Model:
     """The plan's network with the weights it starts from."""
     game = make_game(**plan.game)
-    return build_model(
-        MODELS.get(plan.model["name"]),
-        game.observation_shape,
-        game.num_actions,
-        MODELS.configure(plan.model),
-        plan.seed,
-    )
+    return make_model(plan.model, game.observation_shape, game.num_actions, plan.seed)
 
 
 class Worker:

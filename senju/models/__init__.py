@@ -1,5 +1,6 @@
 """Models: the contract and the networks senju brings."""
 
+from senju.config import Settings
 from senju.models.model import Model, build_model
 from senju.registry import Registry
 
@@ -12,4 +13,11 @@ MODELS: Registry[Model] = Registry(
     },
 )
 
-__all__ = ["MODELS", "Model", "build_model"]
+
+def make_model(settings: Settings, observation_shape: tuple[int, ...], num_actions: int, seed: int) -> Model:
+    """The network that the settings name, with the weights that the seed gives."""
+    cls, config = MODELS.get(settings["name"]), MODELS.configure(settings)
+    return build_model(cls, observation_shape, num_actions, config, seed)
+
+
+__all__ = ["MODELS", "Model", "build_model", "make_model"]

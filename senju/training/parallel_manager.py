@@ -30,7 +30,7 @@ from senju.collect.experiences import ExperienceBuffer, Experiences, decisions_o
 from senju.collect.slots import Rollout
 from senju.errors import ConfigError, ControlError, ModelError
 from senju.games import GAMES, make_game
-from senju.models import MODELS, Model, build_model
+from senju.models import MODELS, Model, make_model
 from senju.models.weights import WeightBlock, Weights
 from senju.timing import StageClock
 from senju.training.parallel_config import (
@@ -101,13 +101,7 @@ class ParallelManager:
 
     def new_model(self) -> Model:
         """The network that workers play with, with the weights they begin with; yours to train."""
-        return build_model(
-            MODELS.get(self._model_settings["name"]),
-            self.game.observation_shape,
-            self.game.num_actions,
-            MODELS.configure(self._model_settings),
-            self.seed,
-        )
+        return make_model(self._model_settings, self.game.observation_shape, self.game.num_actions, self.seed)
 
     def start_workers(self) -> None:
         """Start the workers; they play from the first collecting on."""

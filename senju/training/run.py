@@ -18,7 +18,7 @@ from senju.errors import CheckpointError, NoLegalActionError, RunFolderError
 from senju.games import GAMES, make_game
 from senju.games.game import Game, States
 from senju.kernels import unpack_legal
-from senju.models import MODELS, Model, build_model
+from senju.models import Model, make_model
 from senju.training.checkpoint import (
     Checkpoint,
     CheckpointFolder,
@@ -184,13 +184,7 @@ class Run:
 
 def new_model(game: Game, config: RunConfig) -> Model:
     """The network that a run with this config starts from."""
-    return build_model(
-        MODELS.get(config.model["name"]),
-        game.observation_shape,
-        game.num_actions,
-        MODELS.configure(config.model),
-        config.seed,
-    )
+    return make_model(config.model, game.observation_shape, game.num_actions, config.seed)
 
 
 def _show(part: Any) -> str:
