@@ -2,7 +2,8 @@
 
 Numba's disk cache looks only at the file a kernel stands in, so a kernel that calls one of
 another file would keep the old code after an edit there. Hence the rule: kernels call kernels
-of their own file and of this one, and the cache folder is keyed by this file's own bytes.
+of their own folder and of this file, and the cache is keyed by the bytes of both. (Outside senju
+a folder may be anything, so there it is: of their own file.)
 
 Numba turns `uint64` mixed with a Python int into a float or an `int64`; constants that meet
 64-bit words are therefore `np.uint64`.
@@ -14,6 +15,7 @@ import logging
 import math
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -56,6 +58,24 @@ def usable_cache_folder() -> str | None:
 
 
 _CACHE_FOLDER = usable_cache_folder()
+_PACKAGE = Path(__file__).resolve().parent
+
+
+@cache
+def _folder_key(folder: Path) -> str:
+    """Changes with any source file of the folder."""
+    digest = hashlib.sha256()
+    for file in sorted(folder.glob("*.py")):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _cache_of(source: Path) -> str | None:
+    """Where the code compiled from a source file is kept; None where it is not kept."""
+    if _CACHE_FOLDER is None or not source.is_file():
+        return None
+    folder = source.resolve().parent
+    return f"{_CACHE_FOLDER}/{_folder_key(folder)}" if folder.is_relative_to(_PACKAGE) else _CACHE_FOLDER
 
 
 def compiled(function: F) -> F:
@@ -64,11 +84,21 @@ def compiled(function: F) -> F:
     The cache folder is set for this one decoration only, so that other users of Numba in the
     same process keep theirs. Code typed at a prompt stands in no file and is compiled each time.
     """
-    on_disk = _CACHE_FOLDER is not None and Path(function.__code__.co_filename).is_file()
+    return _compile(function, is_inlined=False)
+
+
+def inlined(function: F) -> F:
+    """Compile a kernel that is to be merged into each of its callers: for large stages of a hot one."""
+    return _compile(function, is_inlined=True)
+
+
+def _compile(function: F, is_inlined: bool) -> F:
+    folder = _cache_of(Path(function.__code__.co_filename))
     previous = numba_config.CACHE_DIR
-    numba_config.CACHE_DIR = _CACHE_FOLDER or previous
+    numba_config.CACHE_DIR = folder or previous
     try:
-        jit = numba.njit(nogil=True, cache=on_disk, error_model="numpy")
+        on_disk = folder is not None
+        jit = numba.njit(nogil=True, cache=on_disk, error_model="numpy", forceinline=is_inlined)
         return cast(F, jit(function))
     finally:
         numba_config.CACHE_DIR = previous
@@ -85,6 +115,16 @@ def trailing_zeros(typing_context: Any, word: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]  # numba has no types
+def leading_zeros(typing_context: Any, word: Any) -> Any:
+    """How many zeros stand above a word's highest set bit; undefined for zero."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return numba.types.uint64(numba.types.uint64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]  # numba has no types
 def popcount(typing_context: Any, word: Any) -> Any:
     """How many bits of a word are set."""
 
@@ -92,6 +132,49 @@ def popcount(typing_context: Any, word: Any) -> Any:
         return builder.ctpop(arguments[0])
 
     return numba.types.uint64(numba.types.uint64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]  # numba has no types
+def fill_81(typing_context: Any, octets: Any, start: Any, value: Any) -> Any:
+    """Write one byte 81 times: three stores of 32 bytes, the last two overlapping. Nothing is checked."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        octet, index = ir.IntType(8), ir.IntType(32)
+        wide = ir.VectorType(octet, 32)
+        undefined = ir.Constant(wide, ir.Undefined)
+        one = builder.insert_element(undefined, arguments[2], ir.Constant(index, 0))
+        all_alike = ir.Constant(ir.VectorType(index, 32), [0] * 32)
+        spread = builder.shuffle_vector(one, undefined, all_alike)
+        first = builder.gep(array.data, [arguments[1]])
+        for offset in (0, 32, 81 - 32):
+            place = builder.gep(first, [ir.Constant(ir.IntType(64), offset)])
+            builder.store(spread, builder.bitcast(place, wide.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return numba.types.void(octets, numba.types.uint64, numba.types.uint8), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]  # numba has no types
+def spread_bits(typing_context: Any, octets: Any, start: Any, low: Any, high: Any) -> Any:
+    """Write 81 bits, 63 of one word and 18 of another, as 81 bytes of 0 or 1. Nothing is checked."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        word = ir.IntType(64)
+        _, start, low, high = arguments
+        # the last 32 of the 81 bits once more, so that two stores cover all and nothing beyond
+        last = builder.or_(builder.lshr(low, ir.Constant(word, 49)), builder.shl(high, ir.Constant(word, 14)))
+        for bits, width, offset in ((low, 64, 0), (last, 32, 49)):
+            narrowed = bits if width == 64 else builder.trunc(bits, ir.IntType(32))
+            flags = builder.bitcast(narrowed, ir.VectorType(ir.IntType(1), width))
+            values = builder.zext(flags, ir.VectorType(ir.IntType(8), width))
+            place = builder.gep(array.data, [builder.add(start, ir.Constant(word, offset))])
+            builder.store(values, builder.bitcast(place, values.type.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    word = numba.types.uint64
+    return numba.types.void(octets, word, word, word), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]  # numba has no types

@@ -9,6 +9,7 @@ GAMES: Registry[Game] = Registry(
     {
         "tic_tac_toe": "senju.games.tic_tac_toe:TicTacToe",
         "connect_four": "senju.games.connect_four:ConnectFour",
+        "shogi": "senju.games.shogi.game:Shogi",
     },
 )
 

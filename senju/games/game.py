@@ -20,7 +20,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from senju.config import Part
 from senju.errors import IllegalActionError
-from senju.kernels import legal_words
+from senju.kernels import is_allowed, legal_words
 
 States = NDArray[np.void]  # one record of the game's state_dtype per row
 
@@ -52,6 +52,13 @@ class Oracle(Protocol):
 
     def values(self, states: States) -> NDArray[np.int8]:
         """[row, action]: what the mover gets with perfect play, 1, 0 or -1; `ILLEGAL` where illegal."""
+
+
+class Heuristic(Protocol):
+    """Knows roughly what a move is worth, by looking a ply or two ahead."""
+
+    def action_values(self, states: States, depth: int) -> NDArray[np.float64]:
+        """[row, action]: the mover's gain within `depth` plies, minus infinity where illegal."""
 
 
 class GameConfig(Part):
@@ -106,6 +113,34 @@ class Game(ABC):
     def oracle(self) -> Oracle | None:
         """Who knows the exact results of this game's moves, if anybody does."""
         return None
+
+    def heuristic(self) -> Heuristic | None:
+        """Who guesses what moves are worth, for greedy players, if anybody does."""
+        return None
+
+    def move_name(self, state: np.void, action: int) -> str:
+        """An action as people name it in this position."""
+        return self.action_name(action)
+
+    def parse_move(self, state: np.void, text: str) -> int:
+        """The action a person means by `text` in this position."""
+        return self.parse_action(text)
+
+    def explain_action(self, state: np.void, action: int) -> str:
+        """What an action means in this position, and whether it is legal."""
+        states = self.new_states(1)
+        states[0] = state
+        observations = self.new_observations(1)
+        self.observe(states, observations)
+        if not 0 <= action < self.num_actions:
+            return f"{action} is no action; they are 0 to {self.num_actions - 1}."
+        is_legal = any(is_allowed(legal, action) for legal in observations.legal[0])
+        verdict = "legal" if is_legal else "not legal"
+        return f"{self.move_name(state, action)} is {verdict} here."
+
+    def ending_text(self, state: np.void) -> str:
+        """How the game ended in a finished position, where more is to be said than who won."""
+        return ""
 
     def parse_action(self, text: str) -> int:
         """The action a person means by `text`: its name, in any case."""

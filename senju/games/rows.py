@@ -16,6 +16,7 @@ class Stream(IntEnum):
 
     GAME_KEY = 0
     ACTION = 1
+    RESIGNATION = 2
     OPENING = 16
     FIRST_PLAYER = 17
     SECOND_PLAYER = 18

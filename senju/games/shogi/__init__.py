@@ -1,0 +1,1 @@
+"""Shogi: complete rules, its texts, and positions for people and engines."""

@@ -1,0 +1,111 @@
+"""Counting men: what a move wins at once, and after the best reply."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from senju.games.shogi.core.bits import OPPOSITE, Words, either, get, nearest
+from senju.games.shogi.core.layout import (
+    ALL,
+    BOARD_BYTE,
+    HANDS_BYTE,
+    LEGAL,
+    NUM_LEGAL_WORDS,
+    NUM_RULE_WORDS,
+    OTHER,
+    SIDE_BYTE,
+    VIEW,
+)
+from senju.games.shogi.core.moves import Octets, generate
+from senju.games.shogi.core.packing import pack_sets
+from senju.games.shogi.core.position import play
+from senju.kernels import ONE, WORD_BITS, ZERO, compiled, trailing_zeros
+
+MATE_VALUE = 1000.0
+#                      -  P  L  N  S  G  B  R   K +P +L +N +S   H   D
+_VALUES = np.array([0, 1, 3, 4, 5, 6, 8, 10, 0, 6, 6, 6, 6, 10, 12, 0], np.float64)
+_IN_HAND = np.array([0, 1, 3, 4, 5, 6, 8, 10, 0, 1, 3, 4, 5, 8, 10, 0], np.float64)
+_PROMOTED = np.array([0, 9, 10, 11, 12, 0, 13, 14, 0, 0, 0, 0, 0, 0, 0, 0], np.int64)
+_3, _7, _8, _9, _10, _11, _20, _80, _81 = (np.uint64(n) for n in (3, 7, 8, 9, 10, 11, 20, 80, 81))
+
+
+@compiled
+def _gain(words: Words, octets: Octets, base: np.uint64, action: np.uint64) -> Any:
+    """The man that a move takes, on the board and in hand, and what promotion adds."""
+    kind = action // _81
+    if kind >= _20:
+        return 0.0
+    start = base << _3
+    side = np.uint64(octets[start + SIDE_BYTE])
+    own, target, board = base + VIEW * side, action - kind * _81, start + BOARD_BYTE
+    taken = octets[board + (_80 - target if side != ZERO else target)] & np.uint8(15)
+    gain = _VALUES[taken] + _IN_HAND[taken]
+    if kind < _10:
+        return gain
+    direction = kind - _10
+    if direction == _8:
+        source = target - _7
+    elif direction == _9:
+        source = target + _11
+    else:
+        occupied = either(get(words, own + ALL), get(words, own + OTHER + ALL))
+        source = nearest(OPPOSITE[direction], target, occupied)
+    man = octets[board + (_80 - source if side != ZERO else source)] & np.uint8(15)
+    return gain + _VALUES[_PROMOTED[man]] - _VALUES[man]
+
+
+@compiled
+def _play_copy(words: Words, octets: Octets, base: np.uint64, action: int, at: np.uint64, out: Words) -> Any:
+    """Play a move in a copy, at word `at`, of what rules need of a row; return how many replies there are."""
+    for index in range(NUM_RULE_WORDS):
+        words[at + np.uint64(index)] = words[base + np.uint64(index)]
+    play(words, octets, at, np.uint64(action))
+    start = at << _3
+    side = np.uint64(octets[start + SIDE_BYTE])
+    generate(words, at + VIEW * side, octets, start + HANDS_BYTE + _7 * side, out)
+    return pack_sets(out, words, at + LEGAL)
+
+
+@compiled
+def _best_reply(words: Words, octets: Octets, base: np.uint64, at: np.uint64, out: Words) -> Any:
+    """The most that the side to move can win at once."""
+    best = -np.inf
+    for index in range(NUM_LEGAL_WORDS):
+        replies = words[base + LEGAL + np.uint64(index)]
+        while replies != ZERO:
+            reply = index * WORD_BITS + int(trailing_zeros(replies))
+            replies &= replies - ONE
+            gain = _gain(words, octets, base, np.uint64(reply))
+            if _play_copy(words, octets, base, reply, at, out) == ZERO:
+                gain += MATE_VALUE
+            best = max(best, gain)
+    return best
+
+
+@compiled
+def action_values(
+    words: Words,
+    octets: Octets,
+    width: np.uint64,
+    depth: int,
+    values: NDArray[np.float64],  # [row, action], minus infinity on entry
+) -> None:
+    """Write what each legal action wins within one or two plies."""
+    scratch = np.empty(3 * NUM_RULE_WORDS, np.uint64)
+    scratch_octets = scratch.view(np.uint8)
+    out, first, second = np.empty(54, np.uint64), np.uint64(NUM_RULE_WORDS), np.uint64(2 * NUM_RULE_WORDS)
+    for row in range(values.shape[0]):
+        for index in range(NUM_RULE_WORDS):
+            scratch[index] = words[np.uint64(row) * width + np.uint64(index)]
+        for index in range(NUM_LEGAL_WORDS):
+            moves = scratch[LEGAL + np.uint64(index)]
+            while moves != ZERO:
+                action = index * WORD_BITS + int(trailing_zeros(moves))
+                moves &= moves - ONE
+                value = _gain(scratch, scratch_octets, ZERO, np.uint64(action))
+                if _play_copy(scratch, scratch_octets, ZERO, action, first, out) == ZERO:
+                    value += MATE_VALUE
+                elif depth > 1:
+                    value -= _best_reply(scratch, scratch_octets, first, second, out)
+                values[row, action] = value

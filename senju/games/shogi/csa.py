@@ -1,0 +1,299 @@
+"""Game records in the CSA format, versions 2 to 3: read with every move checked, and written.
+
+The format is described at http://www2.computer-shogi.org/protocol/record_v22.html.
+"""
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+
+from senju.games.shogi.csa_position import (
+    CsaError,
+    PositionReader,
+    Statement,
+    format_position,
+    kind_of_code,
+    square_of_digits,
+)
+from senju.games.shogi.explain import explain
+from senju.games.shogi.layout import HAND_KINDS, PROMOTED
+from senju.games.shogi.men import CSA_CODES, SIDE_NAMES, kind_of, man_on, side_of
+from senju.games.shogi.notation import Move, NotationError, action_of_move, csa_of_move, usi_of_move
+from senju.games.shogi.position import Position
+from senju.games.shogi.record import ENDINGS, MAX_PLIES, GameRecord, RecordError, new_position, replay
+from senju.games.shogi.sfen import SfenError, format_sfen, parse_sfen
+from senju.kernels import is_allowed
+
+__all__ = ["CsaError", "GameRecord", "read_csa", "read_csa_file", "write_csa"]
+
+_MOVE = re.compile(r"([+-])(00|[1-9]{2})([1-9]{2})([A-Z]{2})")
+_TIME = re.compile(r"T([0-9]{1,15}(?:\.[0-9]{1,6})?)")
+_ENCODING = re.compile(rb"(?:\xef\xbb\xbf)?'CSA encoding=([A-Za-z0-9_-]+)")
+_DECLARATIONS = ("'CSA encoding=UTF-8", "'CSA encoding=SHIFT_JIS")
+_CUT_OFF = "is the file cut off?"
+
+
+def read_csa_file(path: Path | str, *, allow_unfinished: bool = False) -> list[GameRecord]:
+    """Read a file in UTF-8 or Shift JIS, as it says itself or as it turns out."""
+    try:
+        octets = Path(path).read_bytes()
+    except OSError as error:
+        raise CsaError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        return read_csa(_decoded(octets), allow_unfinished=allow_unfinished)
+    except CsaError as error:
+        raise CsaError(f"{path}: {error}") from None
+
+
+def read_csa(text: str, *, allow_unfinished: bool = False) -> list[GameRecord]:
+    r"""Read all games of a text; a game without an ending is refused unless it is asked for.
+
+    >>> [record] = read_csa("V2.2\nN+Sente\nPI\n+\n+7776FU,T3\n-3334FU,T5\n%TORYO\n")
+    >>> record.moves, record.times, record.winner
+    (['7g7f', '3c3d'], [3, 5], 1)
+    """
+    games: list[list[Statement]] = [[]]
+    for statement in _statements(text):
+        if statement.text == "/":
+            games.append([])
+        else:
+            games[-1].append(statement)
+    filled = [statements for statements in games if any(not _is_comment(each) for each in statements)]
+    if not filled:
+        raise CsaError("the text holds no CSA record; expected V2.2, a position, moves and an ending")
+    return [_GameReader(statements, allow_unfinished).record for statements in filled]
+
+
+def write_csa(record: GameRecord) -> str:
+    """A record as CSA, version 2.2 (3.0 where times have fractions); join several with `/` lines.
+
+    >>> print(write_csa(GameRecord(("Sente", "Gote"), moves=["7g7f"], times=[3], ending="%CHUDAN")), end="")
+    V2.2
+    N+Sente
+    N-Gote
+    PI
+    +
+    +7776FU
+    T3
+    %CHUDAN
+    """
+    record.check()
+    return "".join(f"{line}\n" for line in _lines(record))
+
+
+def _lines(record: GameRecord) -> Iterator[str]:
+    times = [seconds for seconds in (*(record.times or []), record.ending_time) if seconds is not None]
+    is_plain = all(seconds == int(seconds) for seconds in times)
+    yield from ["V2.2"] if is_plain else [_DECLARATIONS[0], "V3.0"]
+    yield from (f"N{'+-'[side]}{name}" for side, name in enumerate(record.names) if name)
+    for key, value in record.headers.items():
+        if not key or ":" in key:
+            raise RecordError(f"header {key!r}: expected a name without ':'")
+        yield from (f"${key}:{line}" for line in _split(value))
+    yield from _comment_lines(record, 0)
+    placement = parse_sfen(record.sfen)
+    yield from format_position(placement.board, placement.hands, placement.side)
+    for ply in replay(record):
+        yield csa_of_move(ply.move)
+        yield from _time_lines(ply.seconds)
+        yield from _comment_lines(record, ply.number)
+    if record.ending:
+        yield record.ending
+        yield from _time_lines(record.ending_time)
+        yield from _comment_lines(record, len(record.moves) + 1)
+
+
+def _comment_lines(record: GameRecord, ply: int) -> list[str]:
+    return [f"'{line}" for line in _split(record.comments[ply])] if ply in record.comments else []
+
+
+def _time_lines(seconds: float | None) -> list[str]:
+    if seconds is None:
+        return []
+    return [f"T{int(seconds)}" if seconds == int(seconds) else "T" + f"{seconds:.6f}".rstrip("0")]
+
+
+def _split(text: str) -> list[str]:
+    """Lines, by line breaks only: `splitlines` would cut at characters that CSA keeps."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def _decoded(octets: bytes) -> str:
+    declared = _ENCODING.match(octets)
+    names = {"UTF-8": "utf-8", "SHIFT_JIS": "cp932"}
+    if declared:
+        name = declared[1].decode().upper()
+        if name not in names:
+            raise CsaError(f"line 1: encoding {name!r} is unknown; expected UTF-8 or SHIFT_JIS")
+        encodings = [names[name]]
+    else:
+        encodings = ["utf-8", "cp932"]
+    for encoding in encodings:
+        try:
+            return octets.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    raise CsaError(f"it is not text in {' or '.join(encodings)}")
+
+
+def _statements(text: str) -> Iterator[Statement]:
+    """The statements with the numbers of their lines; several may stand on a line, between commas."""
+    for line, content in enumerate(_split(text.removeprefix("\ufeff")), 1):
+        if content.startswith(("N", "$")):
+            yield Statement(line, content)
+        elif content not in _DECLARATIONS:
+            yield from (Statement(line, part) for part in _parts(content) if part)
+
+
+def _parts(line: str) -> Iterator[str]:
+    """What stands between commas, up to a comment, which may hold commas itself."""
+    rest = line
+    while rest and not rest.startswith("'"):
+        part, _, rest = rest.partition(",")
+        yield part.strip()
+    yield rest
+
+
+def _is_comment(statement: Statement) -> bool:
+    return statement.text.startswith("'")
+
+
+class _GameReader:
+    """Reads one game: first its headers and its position, then its moves, each of them played."""
+
+    def __init__(self, statements: list[Statement], allow_unfinished: bool) -> None:
+        self.record = GameRecord()
+        self.start = PositionReader()
+        self.position: Position | None = None  # once the side to move is known
+        self.times: list[float | None] = []
+        self.last = statements[-1]
+        for statement in statements:
+            self._read(statement)
+        self._finish(allow_unfinished)
+
+    def _read(self, statement: Statement) -> None:
+        text = statement.text
+        if _is_comment(statement):
+            self._read_comment(text[1:])
+        elif self.position is None:
+            self._read_opening(self.record, statement)
+        elif text.startswith("T"):
+            self._read_time(statement)
+        elif self.record.ending is not None:
+            raise statement.refuse(f"nothing may follow the ending {self.record.ending} but another game")
+        elif text.startswith(("+", "-")):
+            self._read_move(self.position, statement)
+        elif text.startswith("%"):
+            self._read_ending(statement)
+        else:
+            raise statement.refuse("expected a move, a time, an ending or a comment" + self._hint(statement))
+
+    def _read_opening(self, record: GameRecord, statement: Statement) -> None:
+        text = statement.text
+        if text.startswith("V"):
+            if not re.fullmatch(r"V[1-3](\.[0-9])?", text):
+                raise statement.refuse("this version is unknown; expected V2 to V3")
+        elif text.startswith(("N+", "N-")):
+            black, white = record.names
+            record.names = (text[2:], white) if text[1] == "+" else (black, text[2:])
+        elif text.startswith("$"):
+            key, colon, value = text[1:].partition(":")
+            if not colon or not key:
+                raise statement.refuse("expected $NAME:text" + self._hint(statement))
+            record.headers[key] = f"{record.headers[key]}\n{value}" if key in record.headers else value
+        elif text.startswith("P"):
+            self._read_position(statement)
+        elif text in ("+", "-"):
+            placement = self.start.finish(statement)
+            record.sfen = format_sfen(*placement)
+            try:
+                self.position = new_position(record.sfen)
+            except SfenError as error:
+                raise statement.refuse(f"in the position before it: {error}") from None
+        else:
+            what = "expected the position and the side to move before the moves"
+            raise statement.refuse(what + self._hint(statement))
+
+    def _read_position(self, statement: Statement) -> None:
+        try:
+            self.start.read(statement)
+        except CsaError as error:
+            raise CsaError(f"{error}{self._hint(statement)}") from None
+
+    def _read_comment(self, line: str) -> None:
+        ply = len(self.record.moves) + (self.record.ending is not None)
+        comments = self.record.comments
+        comments[ply] = f"{comments[ply]}\n{line}" if ply in comments else line
+
+    def _read_time(self, statement: Statement) -> None:
+        parts = _TIME.fullmatch(statement.text)
+        if parts is None:
+            raise statement.refuse("expected seconds, such as T12" + self._hint(statement))
+        seconds = float(parts[1]) if "." in parts[1] else int(parts[1])
+        if self.record.ending is not None:
+            self.record.ending_time = seconds
+        elif not self.times:
+            raise statement.refuse("a time stands behind a move or an ending")
+        else:
+            self.times[-1] = seconds
+
+    def _read_ending(self, statement: Statement) -> None:
+        if statement.text not in ENDINGS:
+            close = get_close_matches(statement.text, ENDINGS, 1)
+            meant = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(ENDINGS)}"
+            raise statement.refuse(f"this ending is unknown; {meant}{self._hint(statement)}")
+        self.record.ending = statement.text
+
+    def _read_move(self, position: Position, statement: Statement) -> None:
+        number = len(self.record.moves) + 1
+        if number > MAX_PLIES:
+            raise statement.refuse(f"records longer than {MAX_PLIES} plies are not read")
+        parts = _MOVE.fullmatch(statement.text)
+        if parts is None:
+            what = f"ply {number} is no move; expected side, two squares and a man, such as +7776FU"
+            raise statement.refuse(what + self._hint(statement))
+        if "+-".index(parts[1]) != position.side:
+            raise statement.refuse(f"ply {number} is the move of {SIDE_NAMES[position.side]}")
+        kind_of_code(parts[4], statement)
+        try:
+            move = _move_of_csa(position, parts[2], parts[3], parts[4])
+            action = action_of_move(position.state["board"], move)
+        except NotationError as error:
+            raise statement.refuse(f"ply {number} is not legal: {error}") from None
+        if not is_allowed(position.state["legal"], action):
+            raise statement.refuse(f"ply {number} is not legal: {explain(position.state, action).reason}")
+        position.push(action)
+        self.record.moves.append(usi_of_move(move))
+        self.times.append(None)
+
+    def _finish(self, allow_unfinished: bool) -> None:
+        if self.position is None:
+            raise self.last.refuse(f"the record ends before the side to move ('+' or '-'); {_CUT_OFF}")
+        if self.record.ending is None and not allow_unfinished:
+            raise self.last.refuse(
+                f"the record ends after ply {len(self.record.moves)} without an ending such as %TORYO; "
+                f"{_CUT_OFF} (allow_unfinished=True accepts it)"
+            )
+        if any(seconds is not None for seconds in self.times):
+            self.record.times = self.times
+
+    def _hint(self, statement: Statement) -> str:
+        return f"; {_CUT_OFF}" if statement == self.last else ""
+
+
+def _move_of_csa(position: Position, source: str, target: str, code: str) -> Move:
+    """The move that CSA means: a promotion shows in the man's code only."""
+    kind, side, to = CSA_CODES.index(code), position.side, square_of_digits(target)
+    if source == "00":
+        if kind not in HAND_KINDS:
+            raise NotationError(f"{code} cannot be in hand")
+        return Move(side, kind, None, to, promotes=False)
+    board, square = position.state["board"], square_of_digits(source)
+    stands = kind_of(board[square])
+    if not stands or side_of(board[square]) != side:
+        there = f"{man_on(board, square)} stands there" if stands else f"nobody stands on {source}"
+        raise NotationError(f"{there}, and {SIDE_NAMES[side]} is to move")
+    if kind not in (stands, PROMOTED.get(stands)):
+        raise NotationError(f"a {CSA_CODES[stands]} stands on {source}, which cannot become a {code}")
+    return Move(side, stands, square, to, promotes=kind != stands)

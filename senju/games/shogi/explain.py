@@ -1,0 +1,234 @@
+"""What an action means, here or anywhere, and why it is not legal.
+
+The rules are compiled and say only yes or no. The reasons are found anew, by plain Python on the
+board, when somebody asks; a test holds both against each other.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from senju.games.shogi.layout import (
+    DROPPING,
+    HAND_KINDS,
+    KING,
+    NUM_ACTIONS,
+    OF_WHITE,
+    PAWN,
+    PROMOTED,
+    PROMOTING,
+    UNPROMOTED,
+    WHITE,
+    Ending,
+)
+from senju.games.shogi.men import (
+    KNIGHT_LEFT,
+    NAMES,
+    SIDE_NAMES,
+    Board,
+    Hands,
+    Side,
+    Square,
+    attackers,
+    could_move_on,
+    in_view,
+    is_promotion_zone,
+    kind_of,
+    king_square,
+    man_on,
+    nearest_before,
+    reaches,
+    side_of,
+    square_name,
+)
+from senju.games.shogi.notation import (
+    Move,
+    NotationError,
+    kif_of_move,
+    move_of_action,
+    split_action,
+    usi_of_move,
+)
+from senju.kernels import WORD_BITS
+
+_DIRECTION_NAMES = (
+    *("up", "up-left", "up-right", "left", "right", "down", "down-left", "down-right"),
+    *("knight's jump left", "knight's jump right"),
+)
+
+
+class Explanation(NamedTuple):
+    """What an action means in a position."""
+
+    action: int
+    description: str  # in the mover's view, whatever the position
+    move: Move | None  # None where no man of the mover could be meant
+    sentence: str  # what would happen on the board
+    is_legal: bool
+    reason: str | None  # why it is not
+
+    def __str__(self) -> str:
+        name = f"{usi_of_move(self.move)} ({kif_of_move(self.move)}), " if self.move else ""
+        verdict = "It is legal." if self.is_legal else f"It is not legal: {self.reason}."
+        view = " in White's view" if self.move and self.move.side == WHITE else ""
+        return f"{name}action {self.action}, {self.description}{view}: {self.sentence}. {verdict}"
+
+
+def describe_action(action: int) -> str:
+    """An action in the mover's words: where up is forward, and squares are named as if Black moved.
+
+    >>> describe_action(59), describe_action(11 * 81 + 20), describe_action(20 * 81 + 40)
+    ('up to 7f', 'up-left to 3c, promoting', 'drop a pawn on 5e')
+    """
+    kind, seen = split_action(action)
+    if kind >= DROPPING:
+        return f"drop a {NAMES[HAND_KINDS[kind - DROPPING]]} on {square_name(seen)}"
+    promoting = ", promoting" if kind >= PROMOTING else ""
+    return f"{_DIRECTION_NAMES[kind % PROMOTING]} to {square_name(seen)}{promoting}"
+
+
+def explain_action(state: np.void, action: int) -> str:
+    """What an action means in this position, whether it is legal, and if not, why."""
+    return str(explain(state, action))
+
+
+def explain(state: np.void, action: int) -> Explanation:
+    """The same, in its parts."""
+    board, side = state["board"], int(state["side"])
+    if not 0 <= action < NUM_ACTIONS:
+        known = f"actions are 0 to {NUM_ACTIONS - 1}"
+        return Explanation(action, "no action", None, "it means nothing", False, known)
+    is_allowed = bool(int(state["legal"][action // WORD_BITS]) >> (action % WORD_BITS) & 1)
+    is_over = state["ending"] != Ending.RUNNING
+    reasons = [] if is_allowed else [_why_not(board, state["hands"], side, action)]
+    reasons += [f"the game is over: {ending_text(state)}"] if is_over else []
+    move = _move_or_none(board, side, action)
+    sentence = _sentence(board, move) if move else f"{SIDE_NAMES[side]} has no man that it could move"
+    reason = "; besides, ".join(reasons) or None
+    return Explanation(action, describe_action(action), move, sentence, not reasons, reason)
+
+
+def _move_or_none(board: Board, side: Side, action: int) -> Move | None:
+    try:
+        return move_of_action(board, side, action)
+    except NotationError:  # no man of this side stands on the line
+        return None
+
+
+def ending_text(state: np.void) -> str:
+    """How the game ended, in words; empty while it runs."""
+    mover, other = SIDE_NAMES[int(state["side"])], SIDE_NAMES[1 - int(state["side"])]
+    fourth = "the position stands for the fourth time"
+    mate = "is mated" if state["is_check"] else "has no legal move"
+    return {
+        Ending.RUNNING: "",
+        Ending.MATE: f"{mover} {mate}, {other} wins",
+        Ending.REPETITION: f"{fourth}, a draw",
+        Ending.PERPETUAL_LOSS: f"{fourth} and {mover} gave check all along, {other} wins",
+        Ending.PERPETUAL_WIN: f"{fourth} and {other} gave check all along, {mover} wins",
+        Ending.DECLARATION: f"{mover} has entered and declares, {mover} wins",
+        Ending.PLY_LIMIT: "the limit of plies is reached, nobody wins",
+    }[Ending(int(state["ending"]))]
+
+
+def _sentence(board: Board, move: Move) -> str:
+    who, what, where = SIDE_NAMES[move.side], NAMES[move.kind], square_name(move.target)
+    if move.source is None:
+        return f"{who} drops a {what} on {where}"
+    taken = int(board[move.target])
+    takes = f", takes the {NAMES[kind_of(taken)]}" if taken and side_of(taken) != move.side else ""
+    promotes = " and promotes" if move.promotes else ""
+    return f"{who}'s {what} goes from {square_name(move.source)} to {where}{takes}{promotes}"
+
+
+def _why_not(board: Board, hands: Hands, side: Side, action: int) -> str:
+    """Why the rules refuse an action; asked only where they do."""
+    fault = _fault_of_drop(board, hands, side, action) or _fault_of_move(board, side, action)
+    return (
+        fault
+        or _fault_of_check(board, move_of_action(board, side, action))
+        or "it would give mate by dropping a pawn"  # all else has been ruled out
+    )
+
+
+def _fault_of_drop(board: Board, hands: Hands, side: Side, action: int) -> str | None:
+    kind, seen = split_action(action)
+    if kind < DROPPING:
+        return None
+    man, square = HAND_KINDS[kind - DROPPING], in_view(seen, side)
+    if not hands[side, kind - DROPPING]:
+        return f"{SIDE_NAMES[side]} has no {NAMES[man]} in hand"
+    if board[square]:
+        return f"{man_on(board, square)} is in the way"
+    if not could_move_on(man, square, side):
+        return f"a {NAMES[man]} on {square_name(square)} could never move"
+    if man == PAWN:
+        first = 9 * (square // 9)
+        for pawn in range(first, first + 9):
+            if board[pawn] == PAWN | OF_WHITE * side:
+                return f"two pawns on one file are not allowed, and {man_on(board, pawn)} is there"
+    return None
+
+
+def _fault_of_move(board: Board, side: Side, action: int) -> str | None:
+    kind, seen = split_action(action)
+    if kind >= DROPPING:
+        return None
+    target, direction = in_view(seen, side), kind % PROMOTING
+    nearest = nearest_before(board, target, direction, side)
+    if nearest is None:
+        return f"nobody stands where a move {_DIRECTION_NAMES[direction]} to {square_name(target)} starts"
+    source, distance = nearest
+    if side_of(board[source]) != side:
+        return f"{man_on(board, source)} stands where it would start"
+    if not reaches(kind_of(board[source]), direction, distance):
+        if direction >= KNIGHT_LEFT:
+            return f"{man_on(board, source)} does not jump as a knight"
+        far = f" {distance} squares" if reaches(kind_of(board[source]), direction, 1) else ""
+        return f"{man_on(board, source)} does not move {_DIRECTION_NAMES[direction]}{far}"
+    if board[target] and side_of(board[target]) == side:
+        return f"{man_on(board, target)} is in the way"
+    return _fault_of_promotion(board, source, target, promotes=kind >= PROMOTING)
+
+
+def _fault_of_promotion(board: Board, source: Square, target: Square, promotes: bool) -> str | None:
+    kind, side = kind_of(board[source]), side_of(board[source])
+    if not promotes:
+        if not could_move_on(kind, target, side):
+            return f"a {NAMES[kind]} must promote on {square_name(target)}, where it could never move"
+        return None
+    if kind in UNPROMOTED:
+        return f"{man_on(board, source)} is promoted already"
+    if kind not in PROMOTED:
+        return f"a {NAMES[kind]} does not promote"
+    if not is_promotion_zone(source, side) and not is_promotion_zone(target, side):
+        return f"neither {square_name(source)} nor {square_name(target)} is on the last three ranks"
+    return None
+
+
+def _fault_of_check(board: Board, move: Move) -> str | None:
+    """Whether the mover's king could be taken after the move, and by whom."""
+    side, other = move.side, 1 - move.side
+    after = board.copy()
+    if move.source is not None:
+        after[move.source] = 0
+    after[move.target] = move.kind | OF_WHITE * side  # promoted or not makes no difference to this
+    king = king_square(after, side)
+    checkers = attackers(after, king, other)
+    if not checkers:
+        return None
+    if move.kind == KING:
+        return f"the king would be in check from {_listed(after, checkers)}"
+    answered_to = attackers(board, king, other)
+    remaining = [square for square in checkers if square in answered_to]
+    if remaining:
+        return f"{SIDE_NAMES[side]} is in check from {_listed(after, remaining)}, and this does not answer it"
+    assert move.source is not None, "a drop opens no line"
+    return (
+        f"{man_on(board, move.source)} is pinned: "
+        f"the king on {square_name(king)} would be in check from {_listed(after, checkers)}"
+    )
+
+
+def _listed(board: Board, squares: list[Square]) -> str:
+    return " and ".join(man_on(board, square) for square in squares)

@@ -1,0 +1,198 @@
+"""Moves in the notations of the Shogi world: USI, CSA and Japanese, to actions and back.
+
+An action is `27 kinds × 81 destinations` in the mover's view; which man it moves depends on the
+board: the nearest one against its direction. Only geometry is asked here. Whether a move is legal,
+the rules know.
+"""
+
+import re
+from typing import NamedTuple
+
+from senju.errors import IllegalActionError
+from senju.games.shogi.layout import (
+    DROPPING,
+    HAND_KINDS,
+    NUM_ACTIONS,
+    NUM_SQUARES,
+    PRO_KNIGHT,
+    PRO_LANCE,
+    PRO_SILVER,
+    PROMOTED,
+    PROMOTING,
+)
+from senju.games.shogi.men import (
+    CSA_CODES,
+    DIRECTIONS,
+    KANJI,
+    KANJI_DIGITS,
+    RANKS,
+    SIDE_NAMES,
+    SYMBOLS,
+    Board,
+    Kind,
+    Side,
+    Square,
+    in_view,
+    kind_of,
+    man_on,
+    nearest_before,
+    side_of,
+    square_name,
+    squares_before,
+)
+
+_USI_MOVE = re.compile(r"([1-9][a-i])([1-9][a-i])(\+?)")
+_USI_DROP = re.compile(r"([PLNSGBR])\*([1-9][a-i])")
+_KANJI_NAMES = {PRO_LANCE: "成香", PRO_KNIGHT: "成桂", PRO_SILVER: "成銀"}  # where there is room for two
+
+
+class NotationError(IllegalActionError):
+    """A text is no move, a number no action, or no man stands where it would have to come from."""
+
+
+class Move(NamedTuple):
+    """One move, with squares in Black's view."""
+
+    side: Side
+    kind: Kind  # of the man, before it promotes
+    source: Square | None  # None for a drop
+    target: Square
+    promotes: bool
+
+
+def split_action(action: int) -> tuple[int, Square]:
+    """An action's kind (0 to 26) and its destination in the mover's view.
+
+    >>> split_action(10 * 81 + 4)
+    (10, 4)
+    """
+    if not 0 <= action < NUM_ACTIONS:
+        raise NotationError(f"{action} is no action; actions are 0 to {NUM_ACTIONS - 1}")
+    return divmod(int(action), NUM_SQUARES)
+
+
+def parse_square(name: str) -> Square:
+    """The square that a name means.
+
+    >>> parse_square("7g")
+    60
+    """
+    if not re.fullmatch("[1-9][a-i]", name):
+        raise NotationError(f"{name!r} is no square; expected a file 1 to 9 and a rank a to i, such as 7g")
+    return 9 * (int(name[0]) - 1) + RANKS.index(name[1])
+
+
+def move_of_action(board: Board, side: Side, action: int) -> Move:
+    """The move that an action means on this board, legal or not."""
+    kind, seen = split_action(action)
+    target = in_view(seen, side)
+    if kind >= DROPPING:
+        return Move(side, HAND_KINDS[kind - DROPPING], None, target, promotes=False)
+    nearest = nearest_before(board, target, kind % PROMOTING, side)
+    if nearest is None or side_of(board[nearest[0]]) != side:
+        there = "nobody stands" if nearest is None else f"{man_on(board, nearest[0])} stands"
+        raise NotationError(
+            f"action {action} moves no man of {SIDE_NAMES[side]} to {square_name(target)}: "
+            f"{there} where it would start"
+        )
+    return Move(side, kind_of(board[nearest[0]]), nearest[0], target, promotes=kind >= PROMOTING)
+
+
+def action_of_move(board: Board, move: Move) -> int:
+    """The action that a move is on this board; the way back from `move_of_action`."""
+    seen = in_view(move.target, move.side)
+    if move.source is None:
+        return (DROPPING + HAND_KINDS.index(move.kind)) * NUM_SQUARES + seen
+    for direction in range(len(DIRECTIONS)):
+        line = list(squares_before(move.target, direction, move.side))
+        if move.source in line:
+            between = [square for square in line[: line.index(move.source)] if board[square]]
+            if between:
+                raise NotationError(f"{usi_of_move(move)!r}: {man_on(board, between[-1])} stands in between")
+            return (direction + PROMOTING * move.promotes) * NUM_SQUARES + seen
+    raise NotationError(
+        f"{usi_of_move(move)!r}: no man moves so; {square_name(move.target)} lies on no line "
+        f"and no knight's jump of {SIDE_NAMES[move.side]} from {square_name(move.source)}"
+    )
+
+
+def usi_of_move(move: Move) -> str:
+    """A move in USI.
+
+    >>> usi_of_move(Move(side=0, kind=6, source=70, target=10, promotes=True))
+    '8h2b+'
+    """
+    if move.source is None:
+        return f"{SYMBOLS[move.kind]}*{square_name(move.target)}"
+    return f"{square_name(move.source)}{square_name(move.target)}{'+' * move.promotes}"
+
+
+def move_of_usi(board: Board, side: Side, text: str) -> Move:
+    """The move that a USI text means on this board, if this side has a man there to move."""
+    if drop := _USI_DROP.fullmatch(text):
+        return Move(side, SYMBOLS.index(drop[1]), None, parse_square(drop[2]), promotes=False)
+    parts = _USI_MOVE.fullmatch(text)
+    if parts is None:
+        shown = text if len(text) <= 40 else text[:40] + "…"
+        raise NotationError(f"{shown!r} is no move in USI; expected one such as 7g7f, 8h2b+ or P*5e")
+    source, target = parse_square(parts[1]), parse_square(parts[2])
+    if not board[source]:
+        raise NotationError(f"{text!r}: nobody stands on {parts[1]}")
+    if side_of(board[source]) != side:
+        raise NotationError(f"{text!r} moves {man_on(board, source)}, and {SIDE_NAMES[side]} is to move")
+    return Move(side, kind_of(board[source]), source, target, promotes=parts[3] == "+")
+
+
+def usi_of_action(board: Board, side: Side, action: int) -> str:
+    """What USI calls an action on this board.
+
+    >>> from senju.games.shogi.sfen import parse_sfen
+    >>> usi_of_action(parse_sfen("startpos").board, 0, 59), usi_of_action(parse_sfen("startpos").board, 1, 59)
+    ('7g7f', '3c3d')
+    """
+    return usi_of_move(move_of_action(board, side, action))
+
+
+def action_of_usi(board: Board, side: Side, text: str) -> int:
+    """The action that a USI text means on this board.
+
+    >>> from senju.games.shogi.sfen import parse_sfen
+    >>> action_of_usi(parse_sfen("startpos").board, 1, "3c3d")
+    59
+    """
+    return action_of_move(board, move_of_usi(board, side, text))
+
+
+def csa_of_move(move: Move) -> str:
+    """A move in CSA: whose, from where (00: from the hand), to where, and what it is there.
+
+    >>> csa_of_move(Move(side=0, kind=6, source=70, target=10, promotes=True))
+    '+8822UM'
+    """
+    source = "00" if move.source is None else square_digits(move.source)
+    kind = PROMOTED.get(move.kind, move.kind) if move.promotes else move.kind
+    return f"{'+-'[move.side]}{source}{square_digits(move.target)}{CSA_CODES[kind]}"
+
+
+def square_digits(square: Square) -> str:
+    """A square in CSA and in KIF's brackets: its file and its rank as digits."""
+    return f"{square // 9 + 1}{square % 9 + 1}"
+
+
+def kif_of_move(move: Move, previous_target: Square | None = None) -> str:
+    """A move in Japanese, as KIF writes it; 同 where it takes on the square of the move before.
+
+    >>> kif_of_move(Move(side=0, kind=1, source=60, target=59, promotes=False))
+    '７六歩(77)'
+    >>> kif_of_move(Move(side=1, kind=4, source=18, target=10, promotes=False), previous_target=10)
+    '同　銀(31)'
+    """
+    name = _KANJI_NAMES.get(move.kind, KANJI[move.kind])
+    square = "同　" if move.target == previous_target else _kanji_square(move.target)
+    if move.source is None:
+        return f"{square}{name}打"
+    return f"{square}{name}{'成' * move.promotes}({square_digits(move.source)})"
+
+
+def _kanji_square(square: Square) -> str:
+    return f"{'１２３４５６７８９'[square // 9]}{KANJI_DIGITS[square % 9 + 1]}"

@@ -1,0 +1,123 @@
+"""One position with its history, for people and engines."""
+
+import copy
+from typing import Literal
+
+import numpy as np
+
+from senju.errors import IllegalActionError
+from senju.games.game import States
+from senju.games.shogi.explain import explain_action
+from senju.games.shogi.game import Shogi, ShogiConfig
+from senju.games.shogi.layout import START_SFEN, Ending
+from senju.games.shogi.notation import action_of_usi, usi_of_action
+from senju.games.shogi.sfen import SfenError, format_sfen, parse_sfen
+from senju.kernels import is_allowed, unpack_legal
+
+
+class Position:
+    """A board, both hands, the side to move, and all positions since the one it was made from.
+
+    >>> position = Position()
+    >>> position.push_usi("7g7f")
+    >>> position.sfen()
+    'lnsgkgsnl/1r5b1/ppppppppp/9/9/2P6/PP1PPPPPP/1B5R1/LNSGKGSNL w - 2'
+    >>> len(position.legal_moves())
+    30
+    """
+
+    def __init__(
+        self,
+        sfen: str | None = None,
+        *,
+        max_plies: int = 512,
+        declaration: Literal["27", "24", "none"] = "27",
+        game: Shogi | None = None,
+    ) -> None:
+        self.game = game or Shogi(ShogiConfig(max_plies=max_plies, declaration=declaration))
+        placement = parse_sfen(START_SFEN if sfen is None else sfen)
+        self.states: States = self.game.new_states(1)
+        self.game.place(self.states, placement._replace(side=1 - placement.side))
+        if self.is_check:
+            who, other = ("Black", "White") if placement.side == 0 else ("White", "Black")
+            raise SfenError(f"{sfen!r}: {who} is to move and could take {other}'s king")
+        self.game.place(self.states, placement)
+        self.first_number = placement.number
+
+    @property
+    def state(self) -> np.void:
+        """The record of this position, as games keep it."""
+        return self.states[0]  # type: ignore[no-any-return]  # numpy leaves the scalar's type open
+
+    @property
+    def side(self) -> int:
+        """Who is to move: 0 Black, 1 White."""
+        return int(self.states["side"][0])
+
+    @property
+    def ply(self) -> int:
+        """Moves played since this object was made."""
+        return int(self.states["ply"][0])
+
+    @property
+    def is_check(self) -> bool:
+        """Whether the side to move is in check."""
+        return bool(self.states["is_check"][0])
+
+    @property
+    def ending(self) -> Ending:
+        """Whether the game is over here, and how."""
+        return Ending(int(self.states["ending"][0]))
+
+    @property
+    def can_declare(self) -> bool:
+        """Whether the side to move may declare that its king has entered."""
+        return self.ending is Ending.DECLARATION
+
+    def legal_actions(self) -> list[int]:
+        """The side's legal moves as action indices; what ended the game otherwise does not matter."""
+        allowed = unpack_legal(self.states["legal"][0], self.game.num_actions)
+        return np.flatnonzero(allowed).tolist()
+
+    def legal_moves(self) -> list[str]:
+        """The side's legal moves in USI's letters."""
+        return [self.usi(action) for action in self.legal_actions()]
+
+    def usi(self, action: int) -> str:
+        """An action of this position in USI's letters."""
+        return usi_of_action(self.states["board"][0], self.side, action)
+
+    def action(self, usi: str) -> int:
+        """The legal action that a move in USI's letters means."""
+        action = action_of_usi(self.states["board"][0], self.side, usi)
+        self._require_legal(action)
+        return action
+
+    def push_usi(self, usi: str) -> None:
+        """Play a move in USI's letters."""
+        self.push(self.action(usi))
+
+    def push(self, action: int) -> None:
+        """Play a legal move, also where repetition, declaration or the limit has ended the game."""
+        self._require_legal(action)
+        if self.ply >= self.states["hashes"].shape[1] - 1:
+            raise IllegalActionError(
+                f"shogi: {self.ply} moves are all this position can hold; make it with a larger max_plies"
+            )
+        self.states["ending"] = Ending.RUNNING
+        self.game.step(self.states, np.array([[action]], np.int32), self.game.new_outcomes(1))
+
+    def _require_legal(self, action: int) -> None:
+        if not 0 <= action < self.game.num_actions or not is_allowed(self.states["legal"][0], action):
+            raise IllegalActionError(f"shogi: {explain_action(self.state, action)}")
+
+    def sfen(self) -> str:
+        """The position as SFEN."""
+        state = self.state
+        return format_sfen(state["board"], state["hands"], self.side, self.first_number + self.ply)
+
+    def copy(self) -> "Position":
+        """An independent position with the same history."""
+        twin = copy.copy(self)
+        twin.states = self.states.copy()
+        return twin

@@ -1,0 +1,217 @@
+"""Positions as SFEN: the board, the side to move, the hands and the move's number in one line."""
+
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+
+from senju.errors import SenjuError
+from senju.games.shogi.layout import HAND_KINDS, KING, NUM_OF_KIND, OF_WHITE, PAWN, START_SFEN, UNPROMOTED
+from senju.games.shogi.men import (
+    NAMES,
+    RANKS,
+    SIDE_NAMES,
+    SYMBOLS,
+    Board,
+    Hands,
+    could_move_on,
+    kind_of,
+    man_on,
+    side_of,
+    square_name,
+)
+
+MAX_NUMBER = 999_999  # of a move
+
+_HAND_ORDER = tuple(reversed(HAND_KINDS))  # as everybody writes it: R B G S N L P
+_MEN = {letter: kind for kind, letter in enumerate(SYMBOLS) if kind} | {
+    letter.lower(): kind | OF_WHITE for kind, letter in enumerate(SYMBOLS) if kind
+}
+
+
+class SfenError(SenjuError, ValueError):
+    """A text is no SFEN, or the position it describes cannot stand on a board."""
+
+
+class Placement(NamedTuple):
+    """What an SFEN says."""
+
+    board: Board  # [81]
+    hands: Hands  # [side, P L N S G B R]
+    side: int  # to move: 0 Black, 1 White
+    number: int  # of the next move, from 1
+
+
+def parse_sfen(text: str) -> Placement:
+    """Read an SFEN (or `startpos`); the move's number may be missing.
+
+    Whether the king of the side that is not to move could be taken is left to `Position`.
+
+    >>> parse_sfen("startpos").board[:9].tolist()
+    [18, 0, 17, 0, 0, 0, 1, 0, 2]
+    >>> parse_sfen("4k4/9/9/9/9/9/9/9/4K4 w 2Pr 7").hands.tolist()
+    [[2, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 1]]
+    """
+    fields = START_SFEN.split() if text.strip() == "startpos" else text.split()
+    if not 3 <= len(fields) <= 4:
+        _refuse(text, f"it has {len(fields)} fields; expected board, side, hands and the move's number")
+    number = fields[3] if len(fields) == 4 else "1"
+    placement = Placement(
+        _parse_board(text, fields[0]),
+        _parse_hands(text, fields[2]),
+        _parse_side(text, fields[1]),
+        _parse_number(text, number),
+    )
+    fault = find_fault(placement.board, placement.hands)
+    if fault is not None:
+        _refuse(text, fault)
+    return placement
+
+
+def format_sfen(board: Board, hands: Hands, side: int, number: int = 1) -> str:
+    """A position as SFEN, in the one way that everybody writes it.
+
+    >>> placement = parse_sfen("startpos")
+    >>> format_sfen(*placement) == START_SFEN
+    True
+    """
+    ranks = "/".join(_format_rank(board[rank::9][::-1].tolist()) for rank in range(9))
+    return f"{ranks} {'bw'[side]} {_format_hands(hands)} {number}"
+
+
+def find_fault(board: Board, hands: Hands) -> str | None:
+    """What no position may have: a king too few or too many, extra men, stuck men, doubled pawns."""
+    return _find_wrong_count(board, hands) or _find_stuck_man(board) or _find_doubled_pawns(board)
+
+
+def _parse_board(text: str, field: str) -> Board:
+    ranks = field.split("/")
+    if len(ranks) != 9:
+        _refuse(text, f"the board {field!r} has {len(ranks)} ranks; expected 9, with '/' between them")
+    board = np.zeros(81, np.uint8)
+    for rank, squares in enumerate(ranks):
+        men = _parse_rank(text, squares, f"rank {RANKS[rank]} {squares!r}")
+        board[rank::9] = men[::-1]  # written from file 9 to file 1
+    return board
+
+
+def _parse_rank(text: str, squares: str, where: str) -> list[int]:
+    men: list[int] = []
+    promotes = ""
+    for letter in squares:
+        if letter == "+" and not promotes:
+            promotes = "+"
+        elif letter in "123456789" and not promotes:
+            men += [0] * int(letter)
+        elif promotes + letter in _MEN:
+            men.append(_MEN[promotes + letter])
+            promotes = ""
+        elif promotes and letter in _MEN:
+            _refuse(text, f"{where}: '+{letter}': a {NAMES[kind_of(_MEN[letter])]} cannot be promoted")
+        elif promotes:
+            _refuse(text, f"{where}: '+{letter}': after '+' comes one of P L N S B R")
+        else:
+            _refuse(text, f"{where}: {letter!r} is no man; expected K R B G S N L P, '+' or 1 to 9")
+    if promotes:
+        _refuse(text, f"{where}: it ends with '+', and no man follows")
+    if len(men) != 9:
+        _refuse(text, f"{where} has {len(men)} squares; expected 9")
+    return men
+
+
+def _parse_side(text: str, field: str) -> int:
+    if field not in ("b", "w"):
+        _refuse(text, f"the side to move is {field!r}; expected 'b' (Black) or 'w' (White)")
+    return "bw".index(field)
+
+
+def _parse_hands(text: str, field: str) -> Hands:
+    hands = np.zeros((2, len(HAND_KINDS)), np.uint8)
+    if field == "-":
+        return hands
+    count = ""
+    for letter in field:
+        if letter in "0123456789":
+            count += letter
+            continue
+        man = _MEN.get(letter, 0)
+        if kind_of(man) not in HAND_KINDS:
+            _refuse(text, f"hands {field!r}: {letter!r} cannot be in hand; expected '-' or R B G S N L P")
+        place = (side_of(man), HAND_KINDS.index(kind_of(man)))
+        if hands[place]:
+            _refuse(text, f"hands {field!r}: {letter!r} stands there twice")
+        limit = NUM_OF_KIND[kind_of(man)]
+        if count and not (count[0] != "0" and len(count) <= 2 and int(count) <= limit):
+            _refuse(text, f"hands {field!r}: '{count}{letter}': expected a count from 1 to {limit}")
+        hands[place] = int(count or "1")
+        count = ""
+    if count:
+        _refuse(text, f"hands {field!r}: no man follows the count {count}")
+    return hands
+
+
+def _parse_number(text: str, field: str) -> int:
+    is_number = field.isascii() and field.isdigit() and len(field) <= len(str(MAX_NUMBER))
+    if not is_number or int(field) == 0:
+        _refuse(text, f"the move's number is {field!r}; expected 1 to {MAX_NUMBER}")
+    return int(field)
+
+
+def _find_wrong_count(board: Board, hands: Hands) -> str | None:
+    men = [int(man) for man in board if man]
+    for side in (0, 1):
+        num_kings = men.count(KING | OF_WHITE * side)
+        if num_kings != 1:
+            found = "no king" if num_kings == 0 else f"{num_kings} kings"
+            return f"{SIDE_NAMES[side]} has {found}; expected exactly one"
+    kinds = [UNPROMOTED.get(kind_of(man), kind_of(man)) for man in men]
+    for kind in HAND_KINDS:
+        on_board, in_hand = kinds.count(kind), int(hands[:, HAND_KINDS.index(kind)].sum())
+        if on_board + in_hand > NUM_OF_KIND[kind]:
+            where = f"{on_board} on the board, {in_hand} in hand"
+            return f"there are {on_board + in_hand} {NAMES[kind]}s ({where}); a set has {NUM_OF_KIND[kind]}"
+    return None
+
+
+def _find_stuck_man(board: Board) -> str | None:
+    for square in np.flatnonzero(board).tolist():
+        if not could_move_on(kind_of(board[square]), square, side_of(board[square])):
+            return f"{man_on(board, square)} could never move"
+    return None
+
+
+def _find_doubled_pawns(board: Board) -> str | None:
+    for side in (0, 1):
+        for file in range(9):
+            pawns = 9 * file + np.flatnonzero(board[9 * file : 9 * file + 9] == (PAWN | OF_WHITE * side))
+            if len(pawns) > 1:
+                squares = " and ".join(square_name(square) for square in pawns.tolist())
+                return f"{SIDE_NAMES[side]} has two unpromoted pawns on file {file + 1}: {squares}"
+    return None
+
+
+def _format_rank(men: list[int]) -> str:
+    squares = ""
+    for man in men:
+        if man:
+            letter = SYMBOLS[kind_of(man)]
+            squares += letter.lower() if side_of(man) else letter
+        elif squares[-1:].isdigit():
+            squares = squares[:-1] + str(int(squares[-1]) + 1)
+        else:
+            squares += "1"
+    return squares
+
+
+def _format_hands(hands: Hands) -> str:
+    entries = ""
+    for side in (0, 1):
+        for kind in _HAND_ORDER:
+            count = int(hands[side, HAND_KINDS.index(kind)])
+            letter = SYMBOLS[kind].lower() if side else SYMBOLS[kind]
+            entries += (str(count) if count > 1 else "") + letter if count else ""
+    return entries or "-"
+
+
+def _refuse(text: str, what: str) -> NoReturn:
+    shown = text if len(text) <= 200 else text[:200] + "…"
+    raise SfenError(f"SFEN {shown!r}: {what}")

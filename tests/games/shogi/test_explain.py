@@ -1,0 +1,253 @@
+"""Actions in words, and the reason why one is not legal: for each rule, in both colours."""
+
+import cshogi
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from senju.errors import IllegalActionError
+from senju.games.shogi.explain import (
+    Explanation,
+    _fault_of_check,
+    _fault_of_drop,
+    _fault_of_move,
+    describe_action,
+    ending_text,
+    explain,
+    explain_action,
+)
+from senju.games.shogi.layout import NUM_ACTIONS, Ending
+from senju.games.shogi.notation import NotationError, action_of_usi, move_of_action, usi_of_action
+from senju.games.shogi.position import Position
+from senju.kernels import unpack_legal
+from tests.games.shogi.games import random_game
+
+
+def test_every_action_has_a_name_of_its_own() -> None:
+    assert len({describe_action(action) for action in range(NUM_ACTIONS)}) == NUM_ACTIONS
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        (0, "up to 1a"),
+        (59, "up to 7f"),
+        (81 + 20, "up-left to 3c"),
+        (8 * 81 + 20, "knight's jump left to 3c"),
+        (19 * 81 + 20, "knight's jump right to 3c, promoting"),
+        (17 * 81 + 80, "down-right to 9i, promoting"),
+        (26 * 81, "drop a rook on 1a"),
+    ],
+)
+def test_names_are_in_the_mover_s_words(action: int, expected: str) -> None:
+    assert describe_action(action) == expected
+
+
+@pytest.mark.parametrize("action", [-1, NUM_ACTIONS])
+def test_what_is_no_action_has_no_name(action: int) -> None:
+    with pytest.raises(NotationError, match="actions are 0 to 2186"):
+        describe_action(action)
+    explanation = explain(Position().state, action)
+    assert (explanation.is_legal, explanation.reason) == (False, "actions are 0 to 2186")
+    assert f"action {action}, no action" in str(explanation)
+
+
+def test_legal_move_is_explained_in_both_views() -> None:
+    position = Position()
+    assert explain_action(position.state, 59) == (
+        "7g7f (７六歩(77)), action 59, up to 7f: Black's pawn goes from 7g to 7f. It is legal."
+    )
+    position.push(59)
+    assert explain_action(position.state, 59) == (
+        "3c3d (３四歩(33)), action 59, up to 7f in White's view: "
+        "White's pawn goes from 3c to 3d. It is legal."
+    )
+
+
+def test_captures_promotions_and_drops_are_told() -> None:
+    position = Position("4k4/9/9/4p4/9/9/4R4/9/4K4 b P 1")
+    sentences = {usi: told(position, usi).sentence for usi in ("5g5d", "P*1e")}
+    assert sentences == {
+        "5g5d": "Black's rook goes from 5g to 5d, takes the pawn",
+        "P*1e": "Black drops a pawn on 1e",
+    }
+    position = Position("3rk4/9/3P5/9/9/9/9/9/4K4 b - 1")
+    assert told(position, "6c6b+").sentence == "Black's pawn goes from 6c to 6b and promotes"
+
+
+def told(position: Position, usi: str) -> Explanation:
+    return explain(position.state, action_of_usi(position.state["board"], position.side, usi))
+
+
+WHY = {
+    "nothing in hand": ("startpos", "P*5e", "Black has no pawn in hand"),
+    "square occupied": ("4k4/9/9/4p4/9/9/9/9/4K4 b G 1", "G*5d", "White's pawn on 5d is in the way"),
+    "two pawns": (
+        "4k4/9/9/9/9/9/4P4/9/4K4 b P 1",
+        "P*5e",
+        "two pawns on one file are not allowed, and Black's",
+    ),
+    "two white pawns": ("4k4/9/4p4/9/9/9/9/9/4K4 w p 1", "P*5e", "White's pawn on 5c is there"),
+    "stuck pawn": ("4k4/9/9/9/9/9/9/9/4K4 b P 1", "P*1a", "a pawn on 1a could never move"),
+    "stuck lance": ("4k4/9/9/9/9/9/9/9/4K4 w l 1", "L*1i", "a lance on 1i could never move"),
+    "stuck knight": ("4k4/9/9/9/9/9/9/9/4K4 b N 1", "N*1b", "a knight on 1b could never move"),
+    "mate by a pawn": (
+        "7lk/7l1/7G1/9/9/9/9/9/4K4 b P 1",
+        "P*1b",
+        "it would give mate by dropping a pawn",
+    ),
+    "mate by a white pawn": (
+        "4k4/9/9/9/9/9/1g7/1L7/KL7 w p 1",
+        "P*9h",
+        "it would give mate by dropping a pawn",
+    ),
+    "not where men promote": ("startpos", "7i7h+", "neither 7i nor 7h is on the last three ranks"),
+    "gold backwards": ("4k4/9/9/4G4/9/9/9/9/4K4 b - 1", "5d6e", "Black's gold on 5d does not move down-left"),
+    "too far": ("startpos", "7g7e", "Black's pawn on 7g does not move up 2 squares"),
+    "no knight": ("startpos", "4i3g", "Black's gold on 4i does not jump as a knight"),
+    "onto an own man": ("startpos", "5i4i", "Black's gold on 4i is in the way"),
+    "pawn must promote": (
+        "4k4/P8/9/9/9/9/9/9/4K4 b - 1",
+        "9b9a",
+        "a pawn must promote on 9a, where it could",
+    ),
+    "knight must promote": ("4k4/9/9/N8/9/9/9/9/4K4 b - 1", "9d8b", "a knight must promote on 8b"),
+    "white knight must promote": (
+        "4k4/9/9/9/9/n8/9/9/4K4 w - 1",
+        "9f8h",
+        "a knight must promote on 8h, where it could never move",
+    ),
+    "lance must promote": ("4k4/9/L8/9/9/9/9/9/4K4 b - 1", "9c9a", "a lance must promote on 9a"),
+    "gold does not promote": ("4k4/9/G8/9/9/9/9/9/4K4 b - 1", "9c9b+", "a gold does not promote"),
+    "king does not promote": ("4k4/9/K8/9/9/9/9/9/9 b - 1", "9c9b+", "a king does not promote"),
+    "promoted already": (
+        "4k4/9/+S8/9/9/9/9/9/4K4 b - 1",
+        "9c9b+",
+        "Black's promoted silver on 9c is promoted already",
+    ),
+    "pinned": (
+        "k3r4/9/9/9/9/9/4S4/9/4K4 b - 1",
+        "5g4f",
+        "Black's silver on 5g is pinned: the king on 5i would be in check from White's rook on 5a",
+    ),
+    "white pinned": (
+        "k8/9/2+s6/9/9/9/6B2/9/4K4 w - 1",
+        "7c6c",
+        "White's promoted silver on 7c is pinned: the king on 9a would be in check from Black's bishop on 3g",
+    ),
+    "check not answered": (
+        "k3r4/9/9/9/9/9/9/9/4K3L b P 1",
+        "P*9e",
+        "Black is in check from White's rook on 5a, and this does not answer it",
+    ),
+    "one of two checks answered": (
+        "k3r4/9/9/9/b8/9/9/9/4KG3 b - 1",
+        "4i5h",
+        "Black is in check from White's bishop on 9e, and this does not answer it",
+    ),
+    "pinned man takes the checker": (
+        "k3r4/9/9/9/9/9/4S4/3g5/4K4 b - 1",
+        "5g6h",
+        "Black's silver on 5g is pinned: the king on 5i would be in check from White's rook on 5a",
+    ),
+    "king into check": (
+        "k2r5/9/9/9/9/9/9/9/4K4 b - 1",
+        "5i6i",
+        "the king would be in check from White's rook on 6a",
+    ),
+    "king along the line of the check": (
+        "k8/9/4r4/9/9/9/9/4K4/9 b - 1",
+        "5h5i",
+        "the king would be in check from White's rook on 5c",
+    ),
+    "kings side by side": ("9/9/4k4/9/4K4/9/9/9/9 b - 1", "5e5d", "from White's king on 5c"),
+}
+
+
+@pytest.mark.parametrize("name", WHY)
+def test_reason_is_given_for_each_rule(name: str) -> None:
+    sfen, usi, expected = WHY[name]
+    explanation = told(Position(sfen), usi)
+    assert not explanation.is_legal
+    assert explanation.reason is not None
+    assert expected in explanation.reason
+    with pytest.raises(IllegalActionError) as caught:
+        Position(sfen).push_usi(usi)
+    assert expected in str(caught.value)
+    assert usi in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        (9 * 81 + 3, "nobody stands where a move knight's jump right to 1d starts"),
+        (5 * 81 + 13, "White's pawn on 2c stands where it would start"),
+    ],
+)
+def test_action_that_moves_nobody_is_explained(action: int, expected: str) -> None:
+    explanation = explain(Position().state, action)
+    assert explanation.move is None
+    assert explanation.reason == expected
+    assert "Black has no man that it could move" in str(explanation)
+
+
+@given(st.integers(0, 2**32), st.integers(0, 250))
+@settings(max_examples=60, deadline=None)
+def test_reasons_are_found_exactly_where_the_rules_refuse(seed: int, num_plies: int) -> None:
+    """Only mate by a dropped pawn is not looked for; cshogi confirms that nothing else remains."""
+    position = random_game(seed, num_plies)
+    state, side = position.state, position.side
+    board, hands = state["board"], state["hands"]
+    legal = unpack_legal(state["legal"], NUM_ACTIONS)
+    for action in range(NUM_ACTIONS):
+        fault = _fault_of_drop(board, hands, side, action) or _fault_of_move(board, side, action)
+        if fault is None:
+            fault = _fault_of_check(board, move_of_action(board, side, action))
+        if fault is None and not legal[action]:
+            usi = usi_of_action(board, side, action)
+            assert usi.startswith("P*")
+            theirs = cshogi.Board(position.sfen())
+            assert theirs.move_from_usi(usi) not in list(theirs.legal_moves)
+            assert "mate by dropping a pawn" in explain_action(state, action)
+        else:
+            assert (fault is None) == bool(legal[action]), explain_action(state, action)
+
+
+def finished(ending: Ending, side: int = 0, is_check: bool = False) -> np.void:
+    state = Position().states.copy()
+    state["ending"], state["side"], state["is_check"] = ending, side, is_check
+    return state[0]  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("ending", "side", "expected"),
+    [
+        (Ending.MATE, 0, "Black has no legal move, White wins"),
+        (Ending.REPETITION, 0, "the position stands for the fourth time, a draw"),
+        (Ending.PERPETUAL_LOSS, 1, "and White gave check all along, Black wins"),
+        (Ending.PERPETUAL_WIN, 1, "and Black gave check all along, White wins"),
+        (Ending.DECLARATION, 0, "Black has entered and declares, Black wins"),
+        (Ending.PLY_LIMIT, 0, "the limit of plies is reached, nobody wins"),
+    ],
+)
+def test_after_the_end_nothing_is_legal(ending: Ending, side: int, expected: str) -> None:
+    state = finished(ending, side)
+    assert expected in ending_text(state)
+    explanation = explain(state, 59)
+    assert not explanation.is_legal
+    assert explanation.reason is not None
+    assert f"the game is over: {ending_text(state)}" in explanation.reason
+
+
+def test_running_game_has_no_ending() -> None:
+    assert ending_text(Position().state) == ""
+
+
+def test_mate_on_the_board_is_told() -> None:
+    position = Position("4k4/9/4P4/9/9/9/9/9/4K4 b G 1")
+    position.push_usi("G*5b")
+    assert ending_text(position.state) == "White is mated, Black wins"
+    reason = told(position, "5a4a").reason
+    assert reason is not None
+    assert reason.endswith("besides, the game is over: White is mated, Black wins")
