@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from senju.machine import available_cores, processor_name
+from senju.training.plot import strength_svg
 from senju.trials.spreads import Spread, ratio_spread, spread  # noqa: F401  # as report.spread
 
 BENCHMARKS = Path(__file__).resolve().parent
@@ -130,3 +131,14 @@ def peer_has(module: str) -> bool:
     """Whether the peers' environment can import `module`."""
     answer = subprocess.run([str(PEERS_PYTHON), "-c", f"import {module}"], capture_output=True, check=False)
     return answer.returncode == 0
+
+
+def draw_learning_curves(name: str, runs: Iterable[Json], opponents: Sequence[str]) -> None:
+    """Draw the scores that runs had while they learned to docs/NAME.svg, a line per seed and opponent."""
+    curves = [
+        {**record, "opponent": f"{record['opponent']}, seed {run['seed']}"}
+        for run in runs
+        for record in run["evaluations"]
+        if record["opponent"] in opponents
+    ]
+    (REPOSITORY / "docs" / f"{name}.svg").write_text(strength_svg(curves), encoding="utf-8")

@@ -18,7 +18,6 @@ import bench_report as report
 import senju
 from senju.training.evaluation import play_match
 from senju.training.opponents import make_player
-from senju.training.plot import strength_svg
 
 OPPONENTS = ("random", "minimax:2", "minimax:4", "perfect")
 
@@ -60,15 +59,8 @@ def main() -> None:
         rows.append([f"seed {run['seed']}", *cells, *shares, f"{run['seconds']:.0f} s"])
     columns = ["", *OPPONENTS, "perfect moves", "where it mattered", "time"]
     report.print_table(f"Score over {settings.games} games each", columns, rows)
-    curves = [
-        {**record, "opponent": f"{record['opponent']}, seed {run['seed']}"}
-        for run in runs
-        for record in run["evaluations"]
-        if record["opponent"] in ("random", "minimax:2")
-    ]
     name = "strength_connect_four" + ("" if settings.precision == "float32" else f"_{settings.precision}")
-    drawn = report.REPOSITORY / "docs" / f"{name}.svg"
-    drawn.write_text(strength_svg(curves), encoding="utf-8")
+    report.draw_learning_curves(name, runs, ("random", "minimax:2"))
     report.write_results(name, facts | {"settings": vars(settings), "runs": runs})
 
 

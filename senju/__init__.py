@@ -1,14 +1,24 @@
 """senju trains game-playing agents with many hands at once."""
 
-from senju.errors import SenjuError
-from senju.games import GAMES, make_game
-from senju.games.check import GameReport, check_game
-from senju.games.game import Game, Observations, Outcomes
-from senju.models import MODELS, Model
-from senju.training.api import train
-from senju.training.parallel_manager import ExperienceBuffer, Experiences, ParallelConfig, ParallelManager
-from senju.training.run import Agent, Run
+import importlib
+from typing import TYPE_CHECKING
+
 from senju.version import __version__
+
+if TYPE_CHECKING:
+    from senju.errors import SenjuError
+    from senju.games import GAMES, make_game
+    from senju.games.check import GameReport, check_game
+    from senju.games.game import Game, Observations, Outcomes
+    from senju.models import MODELS, Model
+    from senju.training.api import train
+    from senju.training.parallel_manager import (
+        ExperienceBuffer,
+        Experiences,
+        ParallelConfig,
+        ParallelManager,
+    )
+    from senju.training.run import Agent, Run
 
 __all__ = [
     "GAMES",
@@ -30,3 +40,33 @@ __all__ = [
     "make_game",
     "train",
 ]
+
+# loaded when first asked for: games need no torch, which takes seconds to load
+_HOMES = {
+    "senju.errors": ("SenjuError",),
+    "senju.games": ("GAMES", "make_game"),
+    "senju.games.check": ("GameReport", "check_game"),
+    "senju.games.game": ("Game", "Observations", "Outcomes"),
+    "senju.models": ("MODELS", "Model"),
+    "senju.training.api": ("train",),
+    "senju.training.parallel_manager": (
+        "ExperienceBuffer",
+        "Experiences",
+        "ParallelConfig",
+        "ParallelManager",
+    ),
+    "senju.training.run": ("Agent", "Run"),
+}
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _HOMES.items():
+        if name in names:
+            value: object = getattr(importlib.import_module(module), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module 'senju' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -15,7 +15,7 @@ import torch
 from typer.testing import CliRunner
 
 import senju
-from senju.cli.main import app
+from senju.cli.app import app
 from senju.config import Settings, merged
 from senju.training.run import Run
 
@@ -81,7 +81,7 @@ BAD_SETTINGS = {
     "no games": BadSettings({"evaluation": {"games": 0}}, "evaluation.games=0"),
     "unknown opponent": BadSettings(
         {"evaluation": {"opponents": ["grandmaster"]}},
-        "unknown opponent 'grandmaster'; expected random, minimax:DEPTH, perfect, or a run's folder",
+        "unknown opponent 'grandmaster'; expected random, minimax:DEPTH, greedy:DEPTH, perfect, a run's",
     ),
     "unknown final opponent": BadSettings(
         {"evaluation": {"final_opponents": ["me"]}}, "unknown opponent 'me'"
@@ -94,6 +94,18 @@ BAD_SETTINGS = {
     "perfect elsewhere": BadSettings(
         {"evaluation": {"opponents": ["perfect"]}},
         "nobody knows tic_tac_toe perfectly; try minimax:DEPTH",
+    ),
+    "greedy elsewhere": BadSettings(
+        {"evaluation": {"opponents": ["greedy:1"]}},
+        "tic_tac_toe has no heuristic to be greedy by; try minimax:1",
+    ),
+    "greedy too deep": BadSettings({"evaluation": {"opponents": ["greedy:3"]}}, "a depth from 1 to 2"),
+    "giving up too easily": BadSettings({"collect": {"resign_below": 1.1}}, "collect.resign_below=1.1"),
+    "more than all exempt": BadSettings({"collect": {"resign_exempt": 2}}, "collect.resign_exempt=2"),
+    "giving up where nobody wins": BadSettings(
+        {"collect": {"resign_below": 0.9}, "evaluation": {"opponents": []}},
+        "resign_below=0.9 needs a zero-sum game of two seats in turn; meeting is not one; leave it at 0",
+        "tests.collect.toy_games:Meeting",
     ),
     "absent GPU": BadSettings({"device": "cuda:99"}, "device='cuda:99' cannot be used here"),
     "unknown device": BadSettings({"device": "abacus"}, "device='abacus' cannot be used here"),

@@ -13,10 +13,13 @@ from typer.main import get_command
 
 from senju.algorithms.ppo import PPOConfig
 from senju.backends.pool import PoolConfig
-from senju.cli.main import app
+from senju.cli.app import app
 from senju.config import Part, merged, parse_assignment, read_yaml
+from senju.games.shogi.game import ShogiConfig
 from senju.models.mlp import MlpConfig
+from senju.models.plane_net import PlaneNetConfig
 from senju.models.resnet import ResNetConfig
+from senju.search.settings import SearchConfig
 from senju.training.parallel_config import ParallelConfig, resolved
 from senju.training.run_config import (
     CheckpointConfig,
@@ -25,6 +28,7 @@ from senju.training.run_config import (
     RunConfig,
     resolve_config,
 )
+from senju.usi.options import EngineConfig, option_lines
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
@@ -37,8 +41,10 @@ SECTIONS: dict[str, type[Part]] = {
     "evaluation": EvaluationConfig,
     "checkpoint": CheckpointConfig,
     "backend: threads, processes": PoolConfig,
+    "model: plane_net": PlaneNetConfig,
     "ParallelManager": ParallelConfig,
 }
+SECTIONS_OF_SHOGI: dict[str, type[Part]] = {"### Settings": ShogiConfig, "## The search": SearchConfig}
 
 
 def read(document: str) -> str:
@@ -77,8 +83,21 @@ def test_every_setting_stands_in_the_configuration_guide(section: str) -> None:
     assert [line for line in body.splitlines() if line.startswith("| `")] == expected
 
 
+@pytest.mark.parametrize("heading", SECTIONS_OF_SHOGI)
+def test_every_setting_of_shogi_stands_in_its_guide(heading: str) -> None:
+    body = read("docs/shogi.md").split(f"\n{heading}\n", 1)[1].split("\n## ", 1)[0].split("\n### ", 1)[0]
+    expected = list(setting_rows(SECTIONS_OF_SHOGI[heading]))
+    assert [line for line in body.splitlines() if line.startswith("| `")] == expected
+
+
+def test_every_option_of_the_engine_stands_in_the_guide() -> None:
+    announced = [line.split()[2] for line in option_lines(EngineConfig())]
+    table = read("docs/shogi.md").split("\n### Options\n", 1)[1].split("\n### ", 1)[0]
+    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == announced
+
+
 def test_every_setting_has_a_sentence() -> None:
-    for part in SECTIONS.values():
+    for part in (*SECTIONS.values(), *SECTIONS_OF_SHOGI.values()):
         for name, field in part.model_fields.items():
             described = field.description or isinstance(field.get_default(), Part)
             assert described, f"{part.__name__}.{name}"
@@ -100,7 +119,7 @@ def test_configurations_of_the_facade_are_accepted(block: str, tmp_path: Path) -
 
 def test_every_command_stands_in_the_readme() -> None:
     commands = get_command(app).commands  # type: ignore[attr-defined]
-    assert set(re.findall(r"^\| `senju (\w+)", read("README.md"), re.MULTILINE)) == set(commands)
+    assert set(re.findall(r"^\| `senju ([\w-]+)", read("README.md"), re.MULTILINE)) == set(commands)
 
 
 def typed_commands(block: str) -> Iterator[list[str]]:

@@ -1,4 +1,4 @@
-"""Imports point one way, kernels call kernels of their own file, and only the command line prints."""
+"""Imports point one way, kernels call kernels of their own folder, and only the command line prints."""
 
 import ast
 from collections.abc import Iterator
@@ -20,9 +20,11 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "collect": ("games.", "models."),
     "algorithms": ("collect.slots", "models.model", "models.weights"),
     "backends": ("collect.", "games.", "models."),
-    "training": ("algorithms.", "backends.", "collect.", "games.", "models."),
+    "search": ("collect.", "games.", "models."),
+    "training": ("algorithms.", "backends.", "collect.", "games.", "models.", "search."),
     "trials": ("algorithms.", "backends.", "collect.", "games.", "models.", "training."),
-    "cli": ("trials.", "training.", "games.", "backends."),
+    "usi": ("games.", "models.model", "search.", "training."),
+    "cli": ("trials.", "training.", "games.", "backends.", "models.model", "search.", "usi."),
     "presets": (),
     "__init__": ("games.", "models.", "training."),
 }
@@ -38,6 +40,7 @@ FOUNDATION: dict[str, tuple[str, ...]] = {
     "registry": ("config", "errors"),
 }
 
+COMPILERS = ("compiled", "inlined")
 FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
 
 
@@ -150,7 +153,7 @@ def kernels_of(file: Path) -> list[ast.FunctionDef]:
         node
         for node in tree_of(file).body
         if isinstance(node, ast.FunctionDef)
-        and any(isinstance(mark, ast.Name) and mark.id == "compiled" for mark in node.decorator_list)
+        and any(isinstance(mark, ast.Name) and mark.id in COMPILERS for mark in node.decorator_list)
     ]
 
 
@@ -161,12 +164,13 @@ def called_names(kernel: ast.FunctionDef) -> set[str]:
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if kernels_of(file)], ids=module_of)
-def test_kernels_call_kernels_of_their_own_file_and_of_senju_kernels_only(file: Path) -> None:
-    """Numba's cache sees edits of a kernel's own file, and ours those of senju/kernels.py."""
+def test_kernels_call_kernels_of_their_own_folder_and_of_senju_kernels_only(file: Path) -> None:
+    """Numba's cache sees edits of a kernel's own file, ours those of its folder and of kernels.py."""
+    folder = ".".join(("senju", *file.relative_to(ROOT).parts[:-1]))
     elsewhere = {
         here: module
         for here, module, _ in imported_names(file)
-        if module.startswith("senju") and module != "senju.kernels"
+        if module.startswith("senju") and module != "senju.kernels" and module.rpartition(".")[0] != folder
     }
     for kernel in kernels_of(file):
         called = {name: elsewhere[name] for name in called_names(kernel) & set(elsewhere)}
@@ -180,11 +184,11 @@ def test_kernels_are_functions_of_a_module() -> None:
             node
             for node in ast.walk(tree_of(file))
             if isinstance(node, ast.FunctionDef)
-            and any("compiled" in ast.unparse(mark) for mark in node.decorator_list)
+            and any(name in ast.unparse(mark) for mark in node.decorator_list for name in COMPILERS)
         ]
         assert len(found) == len(kernels_of(file)), file
         direct = {name for _, module, name in imported_names(file) if module == "numba" and "jit" in name}
-        assert not direct, f"{file}: kernels are compiled by senju.kernels.compiled"
+        assert not direct, f"{file}: kernels are compiled by senju.kernels"
 
 
 def test_the_walk_sees_the_kernels() -> None:

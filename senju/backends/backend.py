@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from time import time
 from typing import Any, ClassVar, NamedTuple
 
+from senju.collect.resignation import Resignation
 from senju.collect.seating import Seating
 from senju.collect.shard import ShardState
 from senju.collect.slots import Rollout
@@ -35,8 +36,15 @@ class Plan:
     seating: Seating = "self_play"
     max_lag: int = 0  # rollouts a shard may be ahead of the learner; 0 is the `sync` mode
     max_game_length: int = 0  # steps after which a game is cut; 0: never
+    resign_below: float = 0.0  # a mover whose value is below minus this gives up; 0: never
+    resign_exempt: float = 0.1  # share of the games that are played to the end all the same
     folder: str | None = None  # where what a person must see is written, like a failing shard
     sockets: tuple[str, ...] = ()  # files that workers remove should this process be killed
+
+    @property
+    def resignation(self) -> Resignation:
+        """When games are given up."""
+        return Resignation(self.resign_below, self.resign_exempt)
 
 
 class Activity(NamedTuple):

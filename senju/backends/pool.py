@@ -79,6 +79,7 @@ class Pool(Backend):
         config = self.config
         assert isinstance(config, PoolConfig)
         game, self._model = make_game(**plan.game), new_acting_model(plan)
+        plan.resignation.check(game)
         warm_up(game, self._model)
         block = WeightBlock(self._model)
         self._arena, self._shared_bytes = self._open_arena(game, block.num_bytes)

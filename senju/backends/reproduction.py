@@ -78,7 +78,7 @@ class Reproduction:
         WeightBlock(model).write(self.weights)
         shard = Shard(game, self.shard, plan.games_per_shard, plan.seed, plan.max_game_length)
         shard.restore(self.state)
-        player = RolloutPlayer(game, model, plan.games_per_shard, StageClock())
+        player = RolloutPlayer(game, model, plan.games_per_shard, StageClock(), plan.resignation)
         player.play(shard, new_slot(game, plan.rollout_steps, plan.games_per_shard))
 
 

@@ -28,7 +28,7 @@ class Serial(Backend):
         self._weights = WeightBlock(model)
         self._version = 0
         self._clock = StageClock()
-        self._player = RolloutPlayer(game, model, plan.games_per_shard, self._clock)
+        self._player = RolloutPlayer(game, model, plan.games_per_shard, self._clock, plan.resignation)
         indices = range(plan.num_shards)
         self._shards = [
             Shard(game, index, plan.games_per_shard, plan.seed, plan.max_game_length) for index in indices

@@ -71,7 +71,7 @@ class Worker:
         self._weights = np.empty(self._block.num_bytes, np.uint8)
         self._stamp, self._version = -1, 0
         clock = BoardClock(self._arena.boards[index])
-        self._player = RolloutPlayer(game, model, plan.games_per_shard, clock)
+        self._player = RolloutPlayer(game, model, plan.games_per_shard, clock, plan.resignation)
         self._shard = Shard(game, 0, plan.games_per_shard, plan.seed, plan.max_game_length)
 
     def play(self, task: Task) -> Done:

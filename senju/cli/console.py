@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,7 +14,9 @@ from rich.markup import escape
 
 from senju.config import Settings, merged, parse_assignment, read_yaml
 from senju.errors import ConfigError, SenjuError
-from senju.training.evaluation import MatchResult
+
+if TYPE_CHECKING:  # it loads torch, and an engine must be there at once
+    from senju.training.evaluation import MatchResult
 
 out = Console()
 err = Console(stderr=True)
@@ -70,7 +72,7 @@ def percent(share: float, digits: int = 1) -> str:
     return "—" if math.isnan(share) else f"{100 * share:.{digits}f} %"
 
 
-def score_text(result: MatchResult) -> str:
+def score_text(result: "MatchResult") -> str:
     """A score with its interval."""
     low, high = result.interval
     return f"{percent(result.score)} [dim]({percent(low)} to {percent(high)})[/]"

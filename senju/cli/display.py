@@ -155,10 +155,13 @@ def _workers_line(progress: trainer.Progress) -> Text:
     return line.append(", ".join(facts), style="dim")
 
 
+ONE_OF = {"processes": "process", "threads": "thread"}
+
+
 def _hands(config: RunConfig) -> str:
     """Who plays, in words."""
     name = config.backend["name"]
     if name == "serial":
         return "one process"
     count = min(config.backend.get("num_workers") or available_cores(), config.plan.num_shards)
-    return f"{count} {name if count > 1 else name.removesuffix('es').removesuffix('s')} play"
+    return f"{count} {name} play" if count > 1 else f"one {ONE_OF.get(name, name)} plays"

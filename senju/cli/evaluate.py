@@ -11,14 +11,17 @@ from rich.progress import Progress, TaskID
 from senju.cli.console import JsonOption, SeedOption, err, friendly_errors, out, print_json
 from senju.cli.results import judgement_text, match_table
 from senju.training.evaluation import MatchResult, play_match
-from senju.training.opponents import make_player
+from senju.training.opponents import KNOWN_OPPONENTS, make_player
 from senju.training.run import Run
 
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="The run's folder.")],
     against: Annotated[
-        list[str], typer.Option(help="random, minimax:DEPTH, perfect, or a run's folder; may be given often.")
+        list[str],
+        typer.Option(
+            help=f"{KNOWN_OPPONENTS}; self@UPDATE is an older checkpoint of this run. May be given often."
+        ),
     ] = ["random"],  # noqa: B006  # typer copies it
     games: Annotated[int, typer.Option(help="Games per opponent; even, since colours are swapped.")] = 200,
     seed: SeedOption = 0,
@@ -30,7 +33,7 @@ def evaluate(
         typer.Option(help="Random plies before each pair; 4 if both sides are deterministic.", min=0),
     ] = None,
     checkpoint: Annotated[
-        str | None, typer.Option(help="A checkpoint by name; the newest by default.")
+        str | None, typer.Option(help="A checkpoint by name or update; the newest by default.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -41,7 +44,8 @@ def evaluate(
     with friendly_errors():
         opened = Run(run)
         player = opened.agent_at(checkpoint).player(temperature)
-        opponents = [make_player(opened.game, name, temperature) for name in against]
+        names = [f"{run}@{name[5:]}" if name.startswith("self@") else name for name in against]
+        opponents = [make_player(opened.game, name, temperature) for name in names]
         results: list[MatchResult] = []
         with Progress(console=err, transient=True, disable=as_json) as progress:
             for opponent in opponents:

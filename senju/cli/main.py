@@ -1,57 +1,27 @@
 """The `senju` command."""
 
 import sys
-from typing import Annotated
 
 import typer
-
-from senju.cli.bench import bench
-from senju.cli.console import out
-from senju.cli.control import pause, reset, resume, workers
-from senju.cli.doctor import doctor
-from senju.cli.evaluate import evaluate
-from senju.cli.games import games
-from senju.cli.play import play
-from senju.cli.profile import profile
-from senju.cli.reproduce import reproduce
-from senju.cli.soak import soak
-from senju.cli.status import status
-from senju.cli.train import train
-from senju.cli.verify import verify
-from senju.version import __version__
-
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_show_locals=False,
-)
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        out.print(f"senju {__version__}", highlight=False)
-        raise typer.Exit
-
-
-@app.callback()
-def senju(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    """Train game-playing agents with many hands at once."""
-
-
-USING = (train, evaluate, play, games, doctor)
-STEERING = (status, pause, resume, reset, workers)
-TRYING = (verify, bench, profile, soak, reproduce)
-for command in (*USING, *STEERING, *TRYING):
-    app.command()(command)
 
 
 def main() -> None:
     """Run the command line; a user's own modules are found in the current folder."""
     if "" not in sys.path:
         sys.path.insert(0, "")
-    app()
+    if sys.argv[1:2] == ["usi"]:
+        _engine()()
+    else:
+        from senju.cli.app import app
+
+        app()
+
+
+def _engine() -> typer.Typer:
+    """The command `usi` alone: a Shogi program waits for its answer, and the others load much more."""
+    from senju.cli.usi import usi
+
+    app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_show_locals=False)
+    app.callback()(lambda: None)  # so that `usi` stays a command by its name
+    app.command()(usi)
+    return app

@@ -1,7 +1,7 @@
 """`senju play`: a game in the terminal, against an agent or a fixed player."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 import numpy as np
 import typer
@@ -9,14 +9,22 @@ from rich.markup import escape
 from rich.text import Text
 
 from senju.cli.console import SeedOption, friendly_errors, out, percent
-from senju.errors import ConfigError, IllegalActionError
+from senju.errors import ConfigError, SenjuError
 from senju.games import make_game
 from senju.games.game import Game, States
 from senju.games.rows import Rows, Stream
+from senju.games.shogi.boards import Letters
+from senju.games.shogi.csa import write_csa
+from senju.games.shogi.game import Shogi
+from senju.games.shogi.kif import write_kif
+from senju.games.shogi.layout import Ending
+from senju.games.shogi.record import GameRecord, ending_word
 from senju.kernels import is_allowed
+from senju.search.settings import SearchConfig
 from senju.training.opponents import make_player
 from senju.training.players import Player, Table
 from senju.training.run import Agent, Run
+from senju.training.search_player import SearchPlayer
 
 HELP = "Type a move's name; hint asks the agent, undo takes back your last move, quit ends."
 
@@ -25,10 +33,22 @@ def play(
     game: Annotated[str, typer.Argument(help="A game's name.")],
     run: Annotated[Path | None, typer.Option(help="Play against this run's agent.")] = None,
     against: Annotated[
-        str | None, typer.Option(help="Or against random, minimax:DEPTH or perfect; minimax:4 by default.")
+        str | None,
+        typer.Option(
+            help="Or against random, greedy:DEPTH, minimax:DEPTH, perfect; greedy:2 or minimax:4 by default."
+        ),
+    ] = None,
+    nodes: Annotated[
+        int, typer.Option(help="With --run: positions the agent searches per move; 0: none.", min=0)
+    ] = 0,
+    letters: Annotated[
+        str | None, typer.Option(help="Of a Shogi board: japanese (the default) or latin.")
     ] = None,
     seat: Annotated[int, typer.Option(help="1 moves first, 2 moves second.", min=1, max=2)] = 1,
     temperature: Annotated[float, typer.Option(help="0: the agent plays its best move.", min=0)] = 0.0,
+    record: Annotated[
+        Path | None, typer.Option(help="Write a game of Shogi to this file, .csa or .kif, when it ends.")
+    ] = None,
     seed: SeedOption = 0,
 ) -> None:
     """Play against an agent in the terminal."""
@@ -41,12 +61,43 @@ def play(
             opened.require_game(game)
             rules, agent = opened.game, opened.agent
             opponent: Player = agent.player(temperature)
+            if nodes:
+                opponent = SearchPlayer(rules, agent.model, opponent.name, SearchConfig(nodes=nodes))
         else:
+            if nodes:
+                raise ConfigError("--nodes needs an agent to search with; give --run")
             rules = make_game(game)
-            opponent = make_player(rules, against or "minimax:4", temperature)
+            usual = "minimax:4" if rules.heuristic() is None else "greedy:2"
+            opponent = make_player(rules, against or usual, temperature)
+        if letters is not None:
+            _write_boards_in(rules, letters)
         if rules.num_seats != 2 or rules.num_acting != 1:
             raise ConfigError(f"{game} has {rules.num_seats} seats; `play` needs two that take turns")
-        _Session(rules, opponent, agent, seat - 1, seed).run()
+        if record is not None:
+            _require_record(rules, record)
+        session = _Session(rules, opponent, agent, seat - 1, seed)
+        session.run()
+        if record is not None:
+            write = write_csa if record.suffix == ".csa" else write_kif
+            record.write_text(write(session.record()), encoding="utf-8")
+            out.print(f"The game is in {escape(str(record))}.", highlight=False)
+
+
+def _write_boards_in(game: Game, letters: str) -> None:
+    if not isinstance(game, Shogi):
+        raise ConfigError(f"--letters is for shogi; {game.name} has one way to write its board")
+    if letters not in get_args(Letters):
+        raise ConfigError(f"--letters {letters}: expected {' or '.join(get_args(Letters))}")
+    game.letters = cast(Letters, letters)
+
+
+def _require_record(game: Game, path: Path) -> None:
+    if not isinstance(game, Shogi):
+        raise ConfigError(f"--record is for shogi; there is no file format for games of {game.name}")
+    if path.suffix not in (".csa", ".kif"):
+        raise ConfigError(f"--record {path}: expected a name that ends in .csa or .kif")
+    if path.exists():
+        raise ConfigError(f"--record {path}: this file exists already")
 
 
 class _Session:
@@ -57,6 +108,7 @@ class _Session:
         self.rows = Rows(game, np.zeros(1, np.uint32), seed)
         self.observations, self.outcomes = game.new_observations(1), game.new_outcomes(1)
         self.past: list[States] = []  # positions in which the person was to move
+        self.moves: list[str] = []
 
     def run(self) -> None:
         out.print(
@@ -71,6 +123,7 @@ class _Session:
             if action is None:
                 out.print("Good-bye.")
                 return
+            self.moves.append(self.game.move_name(self.rows.states[0], action))
             self.rows.step(np.array([[action]], np.int32), self.outcomes)
             self.rows.clock["step"] += 1
             if self.outcomes.terminated[0] or self.outcomes.truncated[0]:
@@ -81,8 +134,9 @@ class _Session:
     def show(self) -> None:
         out.print()
         board = Text(self.game.board_text(self.rows.states[0]))
-        board.highlight_words(["X"], "bold red")
-        board.highlight_words(["O"], "bold yellow")
+        if not isinstance(self.game, Shogi):
+            board.highlight_words(["X"], "bold red")
+            board.highlight_words(["O"], "bold yellow")
         out.print(board)
 
     def ask(self) -> int | None:
@@ -107,13 +161,14 @@ class _Session:
                     return action
 
     def parse(self, text: str) -> int | None:
+        state = self.rows.states[0]
         try:
-            action = self.game.parse_action(text)
-        except IllegalActionError as error:
+            action = self.game.parse_move(state, text)
+        except SenjuError as error:
             out.print(f"[red]{escape(str(error))}[/]", highlight=False)
             return None
         if not is_allowed(self.observations.legal[0, 0], action):
-            out.print(f"[red]{text} is not legal here.[/]", highlight=False)
+            out.print(f"[red]{escape(self.game.explain_action(state, action))}[/]", highlight=False)
             return None
         return action
 
@@ -122,6 +177,7 @@ class _Session:
             out.print("There is nothing to take back.")
             return
         self.rows.states[:] = self.past.pop()
+        del self.moves[-2:]  # the person's move and the reply
         self.rows.observe(self.observations)
         self.show()
 
@@ -131,7 +187,12 @@ class _Session:
             return
         probabilities, values = self.agent.evaluate(self.rows.states)
         order = np.argsort(-probabilities[0])[:5]
-        moves = ", ".join(f"{self.game.action_name(int(a))} {percent(probabilities[0, a], 0)}" for a in order)
+        state = self.rows.states[0]
+        moves = ", ".join(
+            f"{self.game.move_name(state, int(a))} {percent(probabilities[0, a], 0)}"
+            for a in order
+            if probabilities[0, a] > 0
+        )
         out.print(f"The agent would play {moves}; it expects {values[0]:+.2f} for you.", highlight=False)
 
     def reply(self) -> int:
@@ -143,15 +204,23 @@ class _Session:
         if self.agent is not None:
             _, values = self.agent.evaluate(self.rows.states)
             expects = f" (it expects {values[0]:+.2f} for itself)"
-        out.print(
-            f"{escape(self.opponent.name)} plays [bold]{self.game.action_name(action)}[/]{expects}",
-            highlight=False,
-        )
+        move = self.game.move_name(self.rows.states[0], action)
+        out.print(f"{escape(self.opponent.name)} plays [bold]{move}[/]{expects}", highlight=False)
         return action
 
+    def record(self) -> GameRecord:
+        """The game of Shogi so far, for a file."""
+        state = self.rows.states[0]
+        names = ("You", self.opponent.name) if self.seat == 0 else (self.opponent.name, "You")
+        ending = ending_word(Ending(int(state["ending"])), int(state["side"])) or "%CHUDAN"
+        return GameRecord(names=names, moves=list(self.moves), ending=ending)
+
     def announce(self) -> None:
-        rewards = self.outcomes.rewards[0]
+        rewards, how = self.outcomes.rewards[0], self.game.ending_text(self.rows.states[0])
+        reason = f" ({how})" if how else ""
         if rewards[self.seat] == rewards[1 - self.seat]:
-            out.print("A draw.")
+            out.print(f"A draw{reason}." if self.outcomes.terminated[0] else f"Undecided{reason}.")
+        elif rewards[self.seat] > rewards[1 - self.seat]:
+            out.print(f"[bold]You win![/]{reason}")
         else:
-            out.print("[bold]You win![/]" if rewards[self.seat] > rewards[1 - self.seat] else "You lose.")
+            out.print(f"You lose{reason}.")

@@ -13,6 +13,7 @@ from senju.training.api import prepare, train_run
 from senju.training.interrupt import stop_on_signals
 from senju.training.monitor import shards_set_aside
 from senju.training.run import Run
+from senju.training.run_config import known_presets
 from senju.training.stages import explain
 from senju.training.trainer import Listener
 
@@ -21,6 +22,9 @@ def train(
     game: Annotated[str | None, typer.Argument(help="A game's name, or package.module:Class.")] = None,
     run: Annotated[
         Path | None, typer.Option(help="Folder of the new run; runs/GAME-DATE by default.")
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help=f"Another preset of the game than its usual one: {known_presets()}.")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="Settings in a YAML file.", exists=False)] = None,
     assignments: SetOption = None,
@@ -39,11 +43,11 @@ def train(
 ) -> None:
     """Train an agent by self-play; Ctrl-C finishes the step and saves.
 
-    Settings come from the defaults, the game's preset, --config, and --set, in this order.
+    Settings come from the defaults, the game's preset (--preset), --config, and --set, in this order.
     """
     with friendly_errors():
         settings = settings_from(config, assignments, total_steps=steps, seed=seed)
-        prepared = prepare(game, run, resume, checkpoint, settings, workers)
+        prepared = prepare(game, run, resume, checkpoint, settings, workers, preset)
         with stop_on_signals() as stop:
             if as_json:
                 finished = train_run(prepared, stop, Listener(), checkpoint, max_updates)

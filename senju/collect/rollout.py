@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from senju.collect.exploration import sample_actions
+from senju.collect.resignation import NEVER, Resignation
 from senju.collect.shard import Shard
 from senju.collect.slots import Slot, new_slot
 from senju.games.game import Game
@@ -62,10 +63,19 @@ def _spread_values(
 class RolloutPlayer:
     """Plays rollouts of shards with one actor; one per worker."""
 
-    def __init__(self, game: Game, model: Model, num_rows: int, clock: StageClock) -> None:
+    def __init__(
+        self,
+        game: Game,
+        model: Model,
+        num_rows: int,
+        clock: StageClock,
+        resignation: Resignation = NEVER,
+    ) -> None:
+        resignation.check(game)
         self.game = game
         self.actor = Actor(game, model, num_rows)
         self.clock = clock
+        self.resignation = resignation
         self._after = game.new_observations(num_rows)
 
     @torch.inference_mode()  # once per rollout: entering it costs microseconds
@@ -94,6 +104,7 @@ class RolloutPlayer:
             )
             clock.lap("choose")
             rows.step(actions, outcomes)
+            self.resignation.apply(slot.values[time], observations.seats, rows.clock, rows.seed, outcomes)
             clock.lap("step")
             if outcomes.truncated.any():
                 self._value_positions(shard, outcomes.truncated, slot.bootstrap[time])
@@ -119,6 +130,8 @@ def warm_up(game: Game, model: Model) -> None:
     shard = Shard(game, 0, 1, 0)
     slot = new_slot(game, 1, 1)
     player.play(shard, slot)
+    rows, no_rows = shard.rows, game.new_outcomes(0)
+    Resignation(1.0).apply(slot.values[0, :0], slot.seats[0, :0], rows.clock[:0], rows.seed, no_rows)
     everything = np.ones(1, np.bool_)
-    shard.rows.advance(slot.outcomes_at(0)._replace(truncated=everything))
+    rows.advance(slot.outcomes_at(0)._replace(truncated=everything))
     player._value_positions(shard, everything, slot.bootstrap[0])

@@ -9,6 +9,7 @@ MODELS: Registry[Model] = Registry(
     Model,  # type: ignore[type-abstract]  # the registry only asks whether classes derive from it
     {
         "mlp": "senju.models.mlp:Mlp",
+        "plane_net": "senju.models.plane_net:PlaneNet",
         "resnet": "senju.models.resnet:ResNet",
     },
 )

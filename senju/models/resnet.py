@@ -17,25 +17,46 @@ class ResNetConfig(Part):
     head_width: int = Field(128, ge=8, le=4096, description="Features before policy and value.")
 
 
+class Excitation(nn.Module):
+    """Weighs each channel by what the whole plane shows (squeeze-and-excitation, Hu et al. 2018).
+
+    So every square learns of the whole board at once, where a convolution sees one square further.
+    """
+
+    def __init__(self, channels: int, squeeze: int) -> None:
+        super().__init__()
+        width = max(1, channels // squeeze)
+        self.squeeze, self.excite = nn.Linear(channels, width), nn.Linear(width, channels)
+        scaled_orthogonal(self.squeeze)
+        scaled_orthogonal(self.excite, gain=1.0)
+
+    def forward(self, planes: Tensor) -> Tensor:
+        """Same shape in and out."""
+        squeezed = nn.functional.relu_(self.squeeze(planes.mean(dim=(2, 3))))
+        weights: Tensor = self.excite(squeezed).sigmoid()
+        return planes * weights[:, :, None, None]
+
+
 class ResidualBlock(nn.Module):
-    """Two 3×3 convolutions whose result is added to their input.
+    """Two 3×3 convolutions whose result is added to their input; with `squeeze`, weighed by channel before.
 
     The second starts at zero, so that a new block changes nothing: this keeps deep stacks stable
     without batch normalisation, which would compute differently when learning than when acting.
     """
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, squeeze: int = 0) -> None:
         super().__init__()
         self.first = nn.Conv2d(channels, channels, 3, padding=1)
         self.second = nn.Conv2d(channels, channels, 3, padding=1)
         scaled_orthogonal(self.first)
         nn.init.zeros_(self.second.weight)
         nn.init.zeros_(self.second.bias)  # type: ignore[arg-type]  # a Conv2d made above has one
+        self.excitation = Excitation(channels, squeeze) if squeeze else nn.Identity()
 
     def forward(self, planes: Tensor) -> Tensor:
         """Same shape in and out."""
-        change = self.second(nn.functional.relu(self.first(planes)))
-        return nn.functional.relu(planes + change)
+        change = self.excitation(self.second(nn.functional.relu_(self.first(planes))))
+        return nn.functional.relu_(planes + change)
 
 
 class ResNet(Model):

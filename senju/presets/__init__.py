@@ -1,1 +1,1 @@
-"""Ready-made settings, one YAML file per game."""
+"""Ready-made settings: GAME.yaml, and GAME_NAME.yaml for `senju train GAME --preset NAME`."""

@@ -12,7 +12,7 @@ from senju.errors import ConfigError
 from senju.games import make_game
 from senju.training.evaluation import require_turns_of_two
 from senju.training.interrupt import StopRequest, stop_on_signals
-from senju.training.opponents import make_player
+from senju.training.opponents import make_player, with_full_path
 from senju.training.run import Run, new_model
 from senju.training.run_config import RunConfig, require_device, resolve_config
 from senju.training.trainer import Listener, Trainer
@@ -23,6 +23,7 @@ CHANGEABLE_ON_RESUME = ("total_steps", "evaluation", "checkpoint", "backend")
 def train(
     game: str | Settings | None = None,
     *,
+    preset: str | None = None,
     workers: int | None = None,
     run: str | os.PathLike[str] | None = None,
     resume: str | os.PathLike[str] | None = None,
@@ -33,6 +34,7 @@ def train(
 ) -> Run:
     """Train an agent and return its run, with `run.agent`, `run.metrics` and `run.path`.
 
+    `preset` names another of the game's ready-made settings than its usual ones, like "gpu" for Shogi.
     `workers` plays the games in so many processes; the result is the same for any number. `settings`
     are those of a run's config: `total_steps=100_000`, `model="resnet"`, `algorithm={"epochs": 2}`; a
     game's own settings go with `game={"name": …, …}`. `resume` takes an existing run's folder and goes
@@ -44,7 +46,7 @@ def train(
         raise ConfigError(f"max_updates={max_updates}: expected 1 or more, or None for all")
     if isinstance(game, dict):
         game, settings = None, {**settings, "game": game}
-    prepared = prepare(game, run, resume, from_checkpoint, settings, workers)
+    prepared = prepare(game, run, resume, from_checkpoint, settings, workers, preset)
     with stop_on_signals() as stop:
         train_run(prepared, stop, listener, from_checkpoint, max_updates)
     if stop.is_set:
@@ -70,6 +72,7 @@ def prepare(
     checkpoint: str | None,
     settings: Settings,
     workers: int | None = None,
+    preset: str | None = None,
 ) -> Run:
     """The run to train: a new one in the folder `run`, or the one to resume."""
     if workers is not None:
@@ -77,7 +80,9 @@ def prepare(
     if resume is None:
         if checkpoint is not None:
             raise ConfigError(f"{checkpoint!r} says where to go on from; name the run to resume as well")
-        return _prepare_run(game, run, settings)
+        return _prepare_run(game, run, settings, preset)
+    if preset is not None:
+        raise ConfigError(f"preset={preset!r} is for new runs; {resume} has its settings already")
     if run is not None:
         raise ConfigError(f"resume goes on in {resume}; a new run={str(run)!r} cannot be given as well")
     return _prepare_resume(Path(resume), game, checkpoint, settings)
@@ -93,9 +98,11 @@ def _with_workers(settings: Settings, num_workers: int, before: Settings) -> Set
     return merged(settings, {"backend": {"name": name, "num_workers": num_workers}})
 
 
-def _prepare_run(game: str | None, folder: str | os.PathLike[str] | None, settings: Settings) -> Run:
+def _prepare_run(
+    game: str | None, folder: str | os.PathLike[str] | None, settings: Settings, preset: str | None
+) -> Run:
     """A new run's folder, made only after its settings are found good."""
-    config = _with_good_opponents(resolve_config(game, settings))
+    config = _with_good_opponents(resolve_config(game, settings, variant=preset))
     new_model(make_game(**config.game), config)  # a network that does not fit the game is refused here
     return Run.create(Path(folder) if folder else _free_folder(config), config)
 
@@ -139,7 +146,7 @@ def _with_good_opponents(config: RunConfig) -> RunConfig:
         require_turns_of_two(game)
         make_player(game, description)
     found = {
-        kind: tuple(str(Path(name).resolve()) if Path(name).is_dir() else name for name in names)
+        kind: tuple(map(with_full_path, names))
         for kind, names in (
             ("opponents", evaluation.opponents),
             ("final_opponents", evaluation.final_opponents),

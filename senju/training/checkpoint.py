@@ -58,8 +58,8 @@ class CheckpointFolder:
         return found[-1]
 
     def named(self, name: str) -> Path:
-        """A checkpoint by its folder's name."""
-        path = self.path / name
+        """A checkpoint by its folder's name, or by its update alone."""
+        path = self.path / (f"update_{int(name):09d}" if re.fullmatch("[0-9]{1,9}", name) else name)
         if path not in self.all():
             known = ", ".join(p.name for p in self.all()) or "none"
             raise CheckpointError(f"no checkpoint {name!r} in {self.path}; there are: {known}")

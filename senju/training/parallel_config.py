@@ -44,6 +44,12 @@ class ParallelConfig(Part):
     max_game_length: int = Field(
         0, ge=0, le=2**31, description="Steps after which a game is cut (truncated); 0: never."
     )
+    resign_below: float = Field(
+        0.0, ge=0, le=1, description="A mover gives up where its value is below minus this; 0: never."
+    )
+    resign_exempt: float = Field(
+        0.1, ge=0, le=1, description="Share of the games that are played to the end all the same."
+    )
     experience_batch_size: int = Field(
         2048, ge=1, le=2**26, description="Decisions a worker hands over at once; fewer where seats sit out."
     )

@@ -74,6 +74,7 @@ class ParallelManager:
         self._model_settings = settings_of(MODELS, model)
         self.game = make_game(**self._game_settings)
         self._rollout_steps = steps_of(self.config, self.game.num_acting)
+        self._plan().resignation.check(self.game)
         self._outgoing = self.new_model()  # what is sent is copied here first, to be looked at
         self._block = WeightBlock(self._outgoing)
         self._backend = new_backend(self.config)
@@ -127,6 +128,8 @@ class ParallelManager:
             rollout_steps=self._rollout_steps,
             max_lag=self.config.queue_maxsize - 1,
             max_game_length=self.config.max_game_length,
+            resign_below=self.config.resign_below,
+            resign_exempt=self.config.resign_exempt,
         )
 
     def collect_experiences(

@@ -1,4 +1,4 @@
-"""Players for measuring strength: random, minimax, perfect, and trained agents."""
+"""Players for measuring strength: random, minimax, greedy, perfect, and trained agents."""
 
 from abc import ABC, abstractmethod
 from typing import NamedTuple
@@ -136,6 +136,22 @@ class MinimaxPlayer(Player):
         return np.where(observations.seats[:, 0] == movers, best, -best)
 
 
+class GreedyPlayer(Player):
+    """Takes what the game's own heuristic holds for best, one or two plies ahead; draws among equals."""
+
+    is_deterministic = False
+
+    def __init__(self, game: Game, depth: int) -> None:
+        heuristic = game.heuristic()
+        if heuristic is None:
+            raise ConfigError(f"{game.name} has no heuristic to be greedy by; try minimax:{depth}")
+        self.depth, self.name, self._heuristic = depth, f"greedy:{depth}", heuristic
+
+    def choose(self, table: Table) -> NDArray[np.int32]:
+        """Draw one of the best actions in each row."""
+        return _any_of_the_best(self._heuristic.action_values(table.states, self.depth), table)
+
+
 class PerfectPlayer(Player):
     """No mistake where the game's oracle can judge; elsewhere minimax, four plies deep.
 
@@ -174,15 +190,20 @@ def _any_of(allowed: NDArray[np.uint64], table: Table) -> NDArray[np.int32]:
     return actions
 
 
+FIXED_PLAYERS = "random, minimax:DEPTH, greedy:DEPTH, perfect"
+_SEARCHERS = {"minimax": (MinimaxPlayer, 9), "greedy": (GreedyPlayer, 2)}  # with the largest depth
+
+
 def fixed_player(game: Game, description: str) -> Player | None:
-    """The player that `random`, `minimax:DEPTH` or `perfect` describes; None for anything else."""
+    """The player that one of `FIXED_PLAYERS` describes; None for anything else."""
     kind, _, detail = description.partition(":")
     if description == "random":
         return RandomPlayer()
     if description == "perfect":
         return PerfectPlayer(game)
-    if kind == "minimax":
-        if not detail.isdigit() or not 1 <= int(detail) <= 9:
-            raise ConfigError(f"{description!r}: expected minimax:DEPTH with a depth from 1 to 9")
-        return MinimaxPlayer(game, int(detail))
+    if kind in _SEARCHERS:
+        searcher, deepest = _SEARCHERS[kind]
+        if detail not in map(str, range(1, deepest + 1)):
+            raise ConfigError(f"{description!r}: expected {kind}:DEPTH with a depth from 1 to {deepest}")
+        return searcher(game, int(detail))
     return None

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from senju.collect.rollout import Actor
-from senju.errors import CheckpointError, NoLegalActionError, RunFolderError
+from senju.config import validated
+from senju.errors import CheckpointError, ConfigError, NoLegalActionError, RunFolderError
 from senju.games import GAMES, make_game
 from senju.games.game import Game, States
 from senju.kernels import unpack_legal
@@ -129,8 +130,8 @@ class Run:
         return self.agent_at()
 
     def agent_at(self, checkpoint: str | None = None) -> Agent:
-        """The agent of a checkpoint by name, or of the newest."""
-        path = self.checkpoints.named(checkpoint) if checkpoint else self.checkpoints.latest()
+        """The agent of a checkpoint by name or update, or of the newest."""
+        path = self.checkpoints.latest() if checkpoint is None else self.checkpoints.named(checkpoint)
         saved = self.load(path)
         learner = {name.removeprefix("learner."): tensor for name, tensor in saved.tensors.items()}
         return self.agent_from(learner, saved.state["update"])
@@ -151,7 +152,7 @@ class Run:
         checkpoint = load_checkpoint(path)
         for part, expected in self.identity(parts).items():
             saved = checkpoint.state[part]
-            if saved != expected:
+            if self._completed(part, saved) != expected:
                 raise CheckpointError(
                     f"{path} is of the {part} {_show(saved)}, the run is of {_show(expected)}; "
                     f"{other_checkpoints(path)}"
@@ -162,6 +163,14 @@ class Run:
         """The settings of some parts, as a checkpoint keeps them."""
         settings = self.config.model_dump(mode="json")
         return {part: settings[part] for part in parts}
+
+    def _completed(self, part: str, saved: Any) -> Any:
+        """A part's saved settings, with today's defaults where an older senju knew fewer settings."""
+        try:
+            filled = validated(RunConfig, self.config.model_dump(mode="json") | {part: saved})
+        except ConfigError:
+            return saved
+        return filled.model_dump(mode="json")[part]
 
     @contextmanager
     def locked(self) -> Iterator[None]:

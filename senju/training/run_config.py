@@ -38,6 +38,8 @@ DEFAULT_PARTS: Settings = {
     "backend": {"name": "serial"},
 }
 
+_PRESETS = resources.files("senju.presets")
+
 GamePart = Annotated[Settings, _resolver(GAMES)]
 ModelPart = Annotated[Settings, _resolver(MODELS)]
 AlgorithmPart = Annotated[Settings, _resolver(ALGORITHMS)]
@@ -62,6 +64,12 @@ class CollectConfig(Part):
     max_game_length: int = Field(
         0, ge=0, le=2**31, description="Steps after which a game is cut (truncated); 0: never."
     )
+    resign_below: float = Field(
+        0.0, ge=0, le=1, description="A mover gives up where its value is below minus this; 0: never."
+    )
+    resign_exempt: float = Field(
+        0.1, ge=0, le=1, description="Share of the games that are played to the end all the same."
+    )
 
     @model_validator(mode="after")
     def _divides(self) -> "CollectConfig":
@@ -77,7 +85,8 @@ class EvaluationConfig(Part):
         100, ge=2, le=100_000, multiple_of=2, description="Games per opponent, colours swapped."
     )
     opponents: tuple[str, ...] = Field(
-        ("random",), description="Who is played: random, minimax:DEPTH, a run."
+        ("random",),
+        description="Who is played: random, minimax:DEPTH, greedy:DEPTH, perfect, a run, RUN@UPDATE.",
     )
     final_opponents: tuple[str, ...] = Field((), description="Who is played in addition at the end.")
 
@@ -136,7 +145,14 @@ class RunConfig(Part):
             seating=collect.seating,
             max_lag=collect.max_lag if collect.mode == "async" else 0,
             max_game_length=collect.max_game_length,
+            resign_below=collect.resign_below,
+            resign_exempt=collect.resign_exempt,
         )
+
+    @model_validator(mode="after")
+    def _can_resign(self) -> "RunConfig":
+        self.plan.resignation.check(make_game(**self.game))
+        return self
 
     @model_validator(mode="after")
     def _minibatches_divide(self) -> "RunConfig":
@@ -161,14 +177,17 @@ def require_device(device: str) -> None:
         raise ConfigError(f"device={device!r} cannot be used here: {reason}") from None
 
 
-def resolve_config(game: str | None = None, *layers: Settings) -> RunConfig:
-    """The settings of a run: defaults, then the game's preset, then the given layers in order."""
+def resolve_config(game: str | None = None, *layers: Settings, variant: str | None = None) -> RunConfig:
+    """The settings of a run: defaults, then the game's preset, then the given layers in order.
+
+    `variant` takes another of the game's presets than the usual one.
+    """
     given = merged({"game": {}}, *layers, {"game": game} if game else {})
     name = given["game"].get("name") if isinstance(given["game"], dict) else None
     if name is None:
         raise ConfigError(f"no game given; known are {', '.join(GAMES.names())}")
     GAMES.get(str(name))
-    config = validated(RunConfig, merged(DEFAULT_PARTS, preset(str(name)), given))
+    config = validated(RunConfig, merged(DEFAULT_PARTS, preset(str(name), variant), given))
     require_device(config.device)
     # resolved, since rounding may depend on it: a resume must not take another machine's cores
     return config.model_copy(update={"threads": config.threads or _math_threads(config)})
@@ -186,13 +205,34 @@ def _math_threads(config: RunConfig) -> int:
     return max(1, cores - min(num_workers, config.plan.num_shards))
 
 
-def preset(game: str) -> Settings:
-    """The ready-made settings for a game, if senju brings any."""
-    file = resources.files("senju.presets").joinpath(f"{game}.yaml")
+def preset(game: str, variant: str | None = None) -> Settings:
+    """The ready-made settings for a game, if senju brings any; a variant is another set of them."""
+    if variant is not None and variant not in preset_variants(game):
+        known = ", ".join(preset_variants(game)) or "none"
+        raise ConfigError(
+            f"no preset {variant!r} for {game}; there are: {known}; without one, its usual settings are taken"
+        )
+    file = _PRESETS.joinpath(f"{game}{f'_{variant}' if variant else ''}.yaml")
     if ":" in game or not file.is_file():
         return {}
     with resources.as_file(file) as path:
         return read_yaml(path)
+
+
+def preset_variants(game: str) -> list[str]:
+    """The presets of a game besides its usual one."""
+    names = {file.name.removesuffix(".yaml") for file in _PRESETS.iterdir() if file.name.endswith(".yaml")}
+    own = (name for name in names if name.startswith(f"{game}_") and name not in GAMES)
+    return sorted(name.removeprefix(f"{game}_") for name in own)
+
+
+def known_presets() -> str:
+    """The presets besides the games' usual ones, in words: `gpu (shogi)`."""
+    found: dict[str, list[str]] = {}
+    for game in GAMES.names():
+        for variant in preset_variants(game):
+            found.setdefault(variant, []).append(game)
+    return ", ".join(f"{variant} ({', '.join(games)})" for variant, games in found.items()) or "none yet"
 
 
 def dump_config(config: RunConfig) -> str:

@@ -22,6 +22,7 @@ PLANS = {
     "a meeting, games cut short": replace(
         PLAN, game={"name": f"{TOYS}:Meeting"}, num_shards=5, games_per_shard=3, max_game_length=3
     ),
+    "connect four, games given up": replace(PLAN, num_shards=4, resign_below=0.05, resign_exempt=0.3),
     "one row in each shard": replace(PLAN, num_shards=8, games_per_shard=1, rollout_steps=3),
 }
 
@@ -51,6 +52,12 @@ def test_cutting_games_short_matters() -> None:
     assert oracle(plan, 1) != oracle(replace(plan, max_game_length=0), 1)
 
 
+def test_giving_up_matters_and_so_do_the_exempt_games() -> None:
+    plan = PLANS["connect four, games given up"]
+    others = (plan, replace(plan, resign_below=0.0), replace(plan, resign_exempt=0.0))
+    assert len({str(oracle(other, 1)) for other in others}) == len(others)
+
+
 @pytest.mark.parametrize("num_workers", [1, 2, 3])
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_threads_play_what_serial_plays(plan: Plan, num_workers: int) -> None:
@@ -61,6 +68,7 @@ def test_threads_play_what_serial_plays(plan: Plan, num_workers: int) -> None:
 
 MOST_WORKERS = {
     "connect four": 4,
+    "connect four, games given up": 2,
     "tic-tac-toe with a resnet": 4,
     "a race": 2,
     "a meeting, games cut short": 2,

@@ -79,6 +79,13 @@ def test_older_checkpoint_can_be_measured(invoke: Invoke, tic_tac_toe_run: Run) 
     assert record["player"] == "tic_tac_toe@2"
 
 
+def test_run_plays_against_its_own_past(invoke: Invoke, tic_tac_toe_run: Run) -> None:
+    path = tic_tac_toe_run.path
+    for past in ("self@2", f"{path}@2"):
+        (record,) = json.loads(invoke("evaluate", path, "--against", past, "--games", 4, "--json").stdout)
+        assert (record["player"], record["opponent"]) == ("tic_tac_toe@6", "tic_tac_toe@2")
+
+
 @pytest.mark.parametrize(
     ("options", "code", "expected"),
     [
@@ -88,7 +95,9 @@ def test_older_checkpoint_can_be_measured(invoke: Invoke, tic_tac_toe_run: Run) 
         (["--against", "minimax:0"], 2, "expected minimax:DEPTH with a depth from 1 to 9"),
         (["--against", "minimax:x"], 2, "'minimax:x'"),
         (["--against", "perfect"], 2, "nobody knows tic_tac_toe perfectly"),
+        (["--against", "greedy:1"], 2, "tic_tac_toe has no heuristic to be greedy by; try minimax:1"),
         (["--against", "."], 1, ". is not a run"),
+        (["--against", "self@3"], 1, "no checkpoint '3'"),
         (["--checkpoint", "best"], 1, "no checkpoint 'best'"),
         (["--temperature", "-1"], 2, "--temperature"),
         (["--seed", "-1"], 2, "--seed"),

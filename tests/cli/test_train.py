@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import senju
 from senju.cli import display
@@ -206,7 +207,7 @@ def test_setting_that_cannot_be_read_is_quoted(invoke: Invoke, setting: str, exp
 @pytest.mark.parametrize(
     ("arguments", "code", "expected"),
     [
-        (["train"], 2, "no game given; known are connect_four, tic_tac_toe"),
+        (["train"], 2, "no game given; known are connect_four, shogi, tic_tac_toe"),
         (["train", "tic_tac_toe", "--steps", "0"], 2, "total_steps=0"),
         (["train", "tic_tac_toe", "--steps", "many"], 2, "--steps"),
         (["train", "tic_tac_toe", "--max-updates", "0"], 2, "--max-updates"),
@@ -373,3 +374,18 @@ def test_second_interrupt_ends_at_once_and_leaves_the_older_checkpoint_good(
     assert run.checkpoints.latest().name == "update_000000002"
     senju.train(resume="run")
     assert [record["update"] for record in run.metrics] == [1, 2, 3, 4]
+
+
+def test_presets_can_be_found_and_unknown_ones_are_answered_with_them(invoke: Invoke) -> None:
+    assert "gpu (shogi)" in " ".join(invoke("train", "--help").stdout.split())
+    unknown = invoke("train", "shogi", "--preset", "gpx")
+    assert unknown.exit_code == 2
+    assert "no preset 'gpx' for shogi; there are: gpu" in unknown.stderr
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_preset_for_a_gpu_says_that_there_is_none(invoke: Invoke) -> None:
+    result = invoke("train", "shogi", "--preset", "gpu")
+    assert result.exit_code == 2
+    assert "device='cuda' cannot be used here" in result.stderr

@@ -107,7 +107,8 @@ def test_block_of_another_size_is_refused_and_changes_nothing(difference: int) -
 @pytest.mark.parametrize("name", MODELS.names())
 def test_models_with_the_same_weights_compute_the_same_bits(name: str) -> None:
     one, other = (
-        build_model(MODELS.get(name), (2, 6, 7), 7, MODELS.configure({"name": name}), seed) for seed in (1, 2)
+        build_model(MODELS.get(name), (2, 6, 7), 84, MODELS.configure({"name": name}), seed)
+        for seed in (1, 2)
     )
     WeightBlock(other).write(WeightBlock(one).read())
     batch = torch.rand(8, 2, 6, 7, generator=torch.Generator().manual_seed(3))

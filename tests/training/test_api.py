@@ -49,8 +49,29 @@ def test_run_without_a_name_is_kept_under_runs(
 
 
 def test_train_without_a_game_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="no game given; known are connect_four, tic_tac_toe"):
+    with pytest.raises(ConfigError, match="no game given; known are connect_four, shogi, tic_tac_toe"):
         senju.train()
+
+
+def test_preset_is_taken_by_name_under_what_is_given(small: Settings, tmp_path: Path) -> None:
+    game = {"name": "shogi", "max_plies": 20}
+    settings = merged(small, {"device": "cpu", "backend": "serial"})
+    run = senju.train(game, preset="gpu", run=tmp_path / "run", max_updates=1, **settings)
+    assert run.config.collect.mode == "async"  # of the preset
+    assert run.config.model == {"name": "mlp", "hidden": [16]}
+    assert run.config.game["max_plies"] == 20
+
+
+def test_unknown_preset_leaves_no_folder(small: Settings, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no preset 'cpu' for shogi; there are: gpu"):
+        senju.train("shogi", preset="cpu", run=tmp_path / "run", **small)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_preset_for_a_run_that_has_its_settings_is_refused(train_small: Train) -> None:
+    run = train_small()
+    with pytest.raises(ConfigError, match="preset='gpu' is for new runs"):
+        senju.train(resume=run.path, preset="gpu")
 
 
 def test_existing_run_is_never_written_over(train_small: Train, tmp_path: Path) -> None:

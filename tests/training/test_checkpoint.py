@@ -3,6 +3,7 @@
 import hashlib
 import json
 import pickle
+import re
 import resource
 import subprocess
 from collections.abc import Iterator
@@ -74,9 +75,17 @@ def test_checkpoints_are_found_oldest_first_and_by_name(folder: CheckpointFolder
     assert folder.named("update_000000001") == folder.all()[0]
 
 
-def test_unknown_name_is_answered_with_the_known_ones(folder: CheckpointFolder) -> None:
-    with pytest.raises(CheckpointError, match=r"no checkpoint 'best'.*there are: update_000000001, update_0"):
-        folder.named("best")
+def test_checkpoint_is_found_by_its_update(folder: CheckpointFolder) -> None:
+    assert folder.named("2") == folder.named("002") == folder.named("update_000000002")
+
+
+@pytest.mark.parametrize(
+    "name", ["best", "4", "", "2²", "-1", "9999999999", "../checkpoints/update_000000001"]
+)
+def test_unknown_name_is_answered_with_the_known_ones(folder: CheckpointFolder, name: str) -> None:
+    expected = f"no checkpoint '{re.escape(name)}'.*there are: update_000000001, update_0"
+    with pytest.raises(CheckpointError, match=expected):
+        folder.named(name)
 
 
 def test_run_without_a_checkpoint_says_so(tmp_path: Path) -> None:
@@ -316,3 +325,16 @@ def test_file_size_limit_while_saving_is_reported_as_a_full_disk(
     assert "Traceback" not in errors
     assert [path.name for path in (run.path / "checkpoints").iterdir()] == ["update_000000002"]
     assert run.agent.name == "run@2"
+
+
+def test_run_of_a_senju_that_knew_fewer_settings_goes_on(train_small: Train) -> None:
+    """What it did not know has today's default, as if it had been saved."""
+    run = train_small()
+    content = content_of(run.checkpoints.latest())
+    del content["state"]["collect"]["resign_below"]
+    seal(run.checkpoints.latest(), content)
+    assert senju.train(resume=run.path, total_steps=5 * 256).metrics[-1]["update"] == 5
+    content["state"]["collect"]["resign_below"] = 0.5
+    seal(run.checkpoints.named("4"), content)
+    with pytest.raises(CheckpointError, match=r"is of the collect .*resign_below=0.5"):
+        senju.train(resume=run.path, from_checkpoint="4", total_steps=6 * 256)

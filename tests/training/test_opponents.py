@@ -7,7 +7,7 @@ import pytest
 
 from senju.errors import CheckpointError, ConfigError, RunFolderError
 from senju.games import make_game
-from senju.training.opponents import make_player
+from senju.training.opponents import make_player, with_full_path
 from senju.training.run import Run
 
 
@@ -23,9 +23,46 @@ def test_run_of_another_game_is_refused(tic_tac_toe_run: Run) -> None:
 
 
 def test_unknown_description_is_answered_with_what_may_be_asked_for() -> None:
-    expected = "unknown opponent 'randm'; expected random, minimax:DEPTH, perfect, or a run's folder"
+    expected = (
+        "unknown opponent 'randm'; expected random, minimax:DEPTH, greedy:DEPTH, perfect, a run's folder, "
+        "or RUN@UPDATE for its checkpoint of that update"
+    )
     with pytest.raises(ConfigError, match=expected):
         make_player(make_game("tic_tac_toe"), "randm")
+
+
+def test_older_checkpoint_of_a_run_is_an_opponent_by_its_update(tic_tac_toe_run: Run) -> None:
+    player = make_player(make_game("tic_tac_toe"), f"{tic_tac_toe_run.path}@2")
+    assert player.name == "tic_tac_toe@2"
+
+
+@pytest.mark.parametrize("update", ["3", "", "best"])
+def test_update_without_a_checkpoint_is_answered_with_those_there_are(
+    tic_tac_toe_run: Run, update: str
+) -> None:
+    expected = (
+        f"no checkpoint '{update}' in .*there are: update_000000002, update_000000004, update_000000006"
+    )
+    with pytest.raises(CheckpointError, match=expected):
+        make_player(make_game("tic_tac_toe"), f"{tic_tac_toe_run.path}@{update}")
+
+
+def test_run_whose_name_has_an_at_sign_is_a_run(train_small: Callable[..., Run]) -> None:
+    run = train_small("me@4")
+    assert make_player(run.game, str(run.path)).name == "me@4@4"
+    assert make_player(run.game, f"{run.path}@4").name == "me@4@4"
+    with pytest.raises(ConfigError, match="unknown opponent"):
+        make_player(run.game, str(run.path).removesuffix("@4"))
+
+
+def test_opponents_are_found_from_another_folder(
+    tic_tac_toe_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tic_tac_toe_run.path.parent)
+    folder = str(tic_tac_toe_run.path.resolve())
+    assert with_full_path("tic_tac_toe") == folder
+    assert with_full_path("tic_tac_toe@2") == f"{folder}@2"
+    assert with_full_path("minimax:2") == "minimax:2"
 
 
 def test_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
@@ -45,3 +82,5 @@ def test_other_run_can_be_an_opponent_while_training(train_small: Callable[..., 
     run = train_small(evaluation={"opponents": [str(other.path)]})
     assert run.evaluations[-1]["opponent"] == "other@4"
     assert run.evaluations[-1]["opening_plies"] == 4  # both play their best moves: openings differ instead
+    older = train_small("older", evaluation={"opponents": [f"{other.path}@4"]})
+    assert older.evaluations[-1]["opponent"] == "other@4"

@@ -421,6 +421,19 @@ def test_games_are_cut_at_their_greatest_length(length: int) -> None:
     assert not batch.terminated.any()
 
 
+def test_games_are_given_up_where_the_value_is_below_the_limit() -> None:
+    with make(resign_below=0.05, resign_exempt=0.0) as manager:
+        batch = manager.collect_experiences(target_steps=400)
+    low = batch.values < -0.05
+    assert low.any()
+    assert batch.terminated[low].all()
+
+
+def test_giving_up_in_a_game_without_a_winner_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"resign_below=0\.5 needs a zero-sum game"):
+        make(MEETING, resign_below=0.5)
+
+
 def test_worker_hands_over_batches_of_the_size_that_was_set() -> None:
     with make(games_per_worker=3, experience_batch_size=60, num_workers=4) as manager:
         batch, status = manager.collect_experiences(), manager.get_status()
@@ -582,7 +595,10 @@ def test_start_that_fails_leaves_nothing_running(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
-        (lambda observation: observation, "model=<function .*expected a name .mlp, resnet.*no name cannot"),
+        (
+            lambda observation: observation,
+            "model=<function .*expected a name .mlp, plane_net.*no name cannot",
+        ),
         (torch.nn.Linear(4, 2), r"model=Linear.*sync_model_to_workers\(model\)"),
         (torch.nn.Linear, "for this class 'torch.nn.modules.linear:Linear'"),
         ({"hidden": [4]}, "expected a name"),

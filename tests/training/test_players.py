@@ -4,17 +4,19 @@ import random
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from senju.errors import ConfigError
 from senju.games import make_game
 from senju.games.connect_four_solver import MIN_STONES, Solver
-from senju.games.game import Game, States
+from senju.games.game import Game, Heuristic, States
 from senju.games.rows import Rows
-from senju.games.tic_tac_toe import LINES
+from senju.games.tic_tac_toe import LINES, TicTacToe
 from senju.training.evaluation import play_match
 from senju.training.players import (
     SOONER,
     AgentPlayer,
+    GreedyPlayer,
     MinimaxPlayer,
     PerfectPlayer,
     Player,
@@ -226,7 +228,7 @@ def test_very_cold_agent_plays_its_best_move(tic_tac_toe_run: Run) -> None:
 
 
 def test_players_by_description(connect_four: Game) -> None:
-    names = ["random", "minimax:3", "minimax:9", "perfect"]
+    names = ["random", "minimax:1", "minimax:3", "minimax:9", "perfect"]
     for name in names:
         player = fixed_player(connect_four, name)
         assert player is not None
@@ -242,6 +244,51 @@ def test_minimax_without_a_sensible_depth_is_refused(connect_four: Game, descrip
         ConfigError, match=f"'{description}': expected minimax:DEPTH with a depth from 1 to 9"
     ):
         fixed_player(connect_four, description)
+
+
+class Centre(TicTacToe):
+    """Tic-tac-toe with somebody who likes the middle, and two plies deep the corners as well."""
+
+    def heuristic(self) -> Heuristic:
+        return self
+
+    def action_values(self, states: States, depth: int) -> NDArray[np.float64]:
+        values = np.where(states["board"] == -1, 0.0, -np.inf)
+        values[:, 4] += 5.0
+        if depth == 2:
+            values[:, [0, 2, 6, 8]] += 5.0
+        return values
+
+
+def test_greedy_player_draws_among_what_the_heuristic_holds_for_best() -> None:
+    game = Centre()
+    boards = noughts(*["X.. ... ..."] * 400, *["X.. .O. ..."] * 400)
+    for depth, wanted in ((1, ({4}, {1, 2, 3, 5, 6, 7, 8})), (2, ({2, 4, 6, 8}, {2, 6, 8}))):
+        player = fixed_player(game, f"greedy:{depth}")
+        assert isinstance(player, GreedyPlayer)
+        assert (player.name, player.is_deterministic) == (f"greedy:{depth}", False)
+        chosen = choose(game, player, boards)
+        assert (set(chosen[:400].tolist()), set(chosen[400:].tolist())) == wanted
+
+
+@pytest.mark.parametrize(
+    "description", ["greedy", "greedy:", "greedy:0", "greedy:3", "greedy:01", "greedy:²"]
+)
+def test_greedy_without_a_sensible_depth_is_refused(description: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{description}': expected greedy:DEPTH with a depth from 1 to 2"):
+        fixed_player(Centre(), description)
+
+
+def test_greedy_player_needs_a_heuristic(tic_tac_toe: Game) -> None:
+    with pytest.raises(ConfigError, match="tic_tac_toe has no heuristic to be greedy by; try minimax:2"):
+        GreedyPlayer(tic_tac_toe, 2)
+
+
+def test_greedy_players_of_shogi_beat_random_and_looking_further_beats_looking_less() -> None:
+    shogi = make_game("shogi", max_plies=200)
+    greedy, greedier = GreedyPlayer(shogi, 1), GreedyPlayer(shogi, 2)
+    assert play_match(shogi, greedy, RandomPlayer(), 20, seed=1).score > 0.7
+    assert play_match(shogi, greedier, greedy, 20, seed=1).score > 0.7
 
 
 def test_minimax_needs_a_zero_sum_game() -> None:

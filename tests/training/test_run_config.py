@@ -4,12 +4,21 @@ from pathlib import Path
 
 import pytest
 
+from senju.collect.resignation import Resignation
 from senju.config import Settings, merged, read_yaml
 from senju.errors import ConfigError
 from senju.games import GAMES, make_game
 from senju.machine import available_cores
+from senju.models import make_model
 from senju.training.opponents import make_player
-from senju.training.run_config import dump_config, load_config, preset, resolve_config
+from senju.training.run_config import (
+    dump_config,
+    known_presets,
+    load_config,
+    preset,
+    preset_variants,
+    resolve_config,
+)
 
 
 def test_later_layers_win_over_earlier_ones_over_the_preset_over_defaults() -> None:
@@ -39,7 +48,7 @@ def test_game_may_come_from_a_layer_with_its_preset() -> None:
 
 @pytest.mark.parametrize("game", [{}, None, 3])
 def test_layer_without_a_games_name_is_refused(game: object) -> None:
-    with pytest.raises(ConfigError, match="no game given; known are connect_four, tic_tac_toe"):
+    with pytest.raises(ConfigError, match="no game given; known are connect_four, shogi, tic_tac_toe"):
         resolve_config(None, {"game": game})
 
 
@@ -56,7 +65,7 @@ def test_part_without_a_name_is_the_default_one() -> None:
 def test_saved_part_without_a_name_is_answered_with_the_known_ones(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("game: {name: tic_tac_toe}\nmodel: {hidden: [8]}\n")
-    with pytest.raises(ConfigError, match="model: no name given; known are mlp, resnet"):
+    with pytest.raises(ConfigError, match="model: no name given; known are mlp, plane_net, resnet"):
         load_config(file)
 
 
@@ -71,6 +80,46 @@ def test_presets_are_valid_and_their_opponents_can_be_played(game: str) -> None:
     config = resolve_config(game)
     for opponent in (*config.evaluation.opponents, *config.evaluation.final_opponents):
         make_player(make_game(game), opponent)
+
+
+@pytest.mark.parametrize(
+    ("game", "variant"), [(game, name) for game in GAMES.names() for name in preset_variants(game)]
+)
+def test_other_presets_are_valid_and_others(game: str, variant: str) -> None:
+    here: Settings = {"device": "cpu"}  # a GPU may not be here
+    config = resolve_config(game, here, variant=variant)
+    assert config != resolve_config(game, here)
+    assert config.game["name"] == game
+    make_model(config.model, make_game(**config.game).observation_shape, make_game(game).num_actions, seed=0)
+    for opponent in (*config.evaluation.opponents, *config.evaluation.final_opponents):
+        make_player(make_game(game), opponent)
+
+
+def test_presets_are_found_by_name() -> None:
+    assert preset_variants("shogi") == ["gpu"]
+    assert preset("shogi", "gpu")["device"] == "cuda"
+    assert "gpu (shogi)" in known_presets()
+
+
+@pytest.mark.parametrize(
+    ("game", "known"),
+    [
+        ("shogi", "gpu"),
+        ("tic_tac_toe", "none"),
+        ("tic", "none"),
+        ("senju.games.tic_tac_toe:TicTacToe", "none"),
+    ],
+)
+@pytest.mark.parametrize("variant", ["gpx", "", "../shogi"])
+def test_unknown_preset_is_answered_with_the_known_ones(game: str, known: str, variant: str) -> None:
+    with pytest.raises(ConfigError, match=f"no preset '{variant}' for {game}; there are: {known}; without"):
+        preset(game, variant)
+
+
+def test_layers_lie_over_the_chosen_preset() -> None:
+    config = resolve_config("shogi", {"device": "cpu", "collect": {"num_games": 128}}, variant="gpu")
+    assert config.collect.num_games == 128
+    assert config.collect.mode == "async"  # of the preset
 
 
 def test_game_of_a_user_has_no_preset() -> None:
@@ -99,6 +148,12 @@ def test_plan_says_what_is_to_be_played(small: Settings) -> None:
     assert (plan.num_shards, plan.games_per_shard, plan.rollout_steps, plan.seed) == (4, 8, 8, 4)
     assert plan.game == {"name": "tic_tac_toe"}
     assert plan.model == {"name": "mlp", "hidden": [16]}
+    assert plan.resignation == Resignation(below=0.0, exempt=0.1)
+
+
+def test_plan_says_when_games_are_given_up(small: Settings) -> None:
+    resigning = merged(small, {"collect": {"resign_below": 0.9, "resign_exempt": 0.2}})
+    assert resolve_config("tic_tac_toe", resigning).plan.resignation == Resignation(0.9, 0.2)
 
 
 def test_settings_cannot_be_changed_once_made(small: Settings) -> None:

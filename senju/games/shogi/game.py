@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from senju.config import Part
 from senju.errors import IllegalActionError
@@ -30,6 +30,11 @@ class ShogiConfig(Part):
         "27", description="Which rule lets an entered king win: 27 points, 24 (31 to win), or none."
     )
     history: int = Field(0, ge=0, le=7, description="How many earlier positions are seen too.")
+
+    @field_validator("declaration", mode="before")
+    @classmethod
+    def _as_text(cls, rule: object) -> object:
+        return str(rule) if isinstance(rule, int) else rule  # YAML reads 24 as a number
 
 
 class Shogi(Game):

@@ -1,0 +1,140 @@
+"""`senju usi`: a run's agent as an engine for Shogi programs."""
+
+import contextlib
+import gc
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from senju.cli.console import friendly_errors
+from senju.config import Settings, read_yaml, validated
+from senju.errors import ConfigError
+from senju.usi.engine import Engine
+from senju.usi.lines import LineWriter
+from senju.usi.options import MAX_SEED, EngineConfig
+from senju.usi.thinker import Thinker
+from senju.version import __version__
+
+if TYPE_CHECKING:
+    from senju.models.model import Model
+
+DEFAULTS = EngineConfig()
+
+
+def usi(
+    run: Annotated[Path, typer.Argument(help="The folder of a run of Shogi.")],
+    nodes: Annotated[
+        int, typer.Option(help="Nodes per move; 0: as many as the time allows.", min=0, max=10**9)
+    ] = DEFAULTS.nodes,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="A checkpoint by name or update; the newest by default.")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(help="Of moves that are drawn by lot.", min=0, max=MAX_SEED)
+    ] = DEFAULTS.seed,
+    threads: Annotated[
+        int, typer.Option(help="Math threads; one gives the same moves every time.", min=1, max=512)
+    ] = DEFAULTS.threads,
+    overhead: Annotated[
+        int, typer.Option(help="Milliseconds that every move loses on its way.", min=0, max=60_000)
+    ] = DEFAULTS.move_overhead,
+    byoyomi_margin: Annotated[
+        int, typer.Option(help="Milliseconds of a byoyomi or clock left unused.", min=0, max=60_000)
+    ] = DEFAULTS.byoyomi_margin,
+    log: Annotated[Path | None, typer.Option(help="Keep a record of all that is said in this file.")] = None,
+) -> None:
+    """Serve as an engine for Shogi programs: the USI protocol, on standard input and output.
+
+    The program can change all of this, and more, by the options that the engine announces.
+    """
+    with friendly_errors(), _logging_to(log):
+        game = _game_of(run)
+        _require_checkpoint(run, checkpoint)
+        config = validated(
+            EngineConfig,
+            {
+                "nodes": nodes,
+                "seed": seed,
+                "threads": threads,
+                "move_overhead": overhead,
+                "byoyomi_margin": byoyomi_margin,
+                "max_ply": game.get("max_plies", DEFAULTS.max_ply),
+                "declaration_rule": game.get("declaration", DEFAULTS.declaration_rule),
+            },
+        )
+        _serve(run, partial(_load_model, run, checkpoint), config, int(game.get("history", 0)))
+
+
+def _serve(run: Path, load: "partial[Model]", config: EngineConfig, history: int) -> None:
+    writer = LineWriter(sys.stdout.buffer)
+    name = f"senju {__version__} ({run.resolve().name})"
+    source: Any = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)  # raw: gives what there is
+    with contextlib.redirect_stdout(sys.stderr):  # nothing but the protocol goes out
+        Engine(name, Thinker(load, writer), writer, config, history).run(source)
+    if writer.is_lost:  # nobody reads any more: let Python's own last flush go nowhere
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _game_of(run: Path) -> Settings:
+    """A Shogi run's game settings, read without importing what trains it: that takes seconds."""
+    path = run / "config.yaml"
+    game = read_yaml(path).get("game") if path.is_file() else None
+    if isinstance(game, dict) and game.get("name") == "shogi":
+        return game
+    from senju.training.run import Run
+
+    opened = Run(run)
+    opened.require_game("shogi")
+    return opened.config.game
+
+
+def _require_checkpoint(run: Path, checkpoint: str | None) -> None:
+    """Refuse a run that cannot play before the protocol begins; its weights are read later."""
+    if checkpoint is None and any((run / "checkpoints").glob("update_*")):
+        return
+    from senju.training.run import Run
+
+    checkpoints = Run(run).checkpoints
+    if checkpoint is None:
+        checkpoints.latest()
+    else:
+        checkpoints.named(checkpoint)
+
+
+def _load_model(run: Path, checkpoint: str | None) -> "Model":
+    from senju.training.run import Run
+
+    model = Run(run).agent_at(checkpoint).model
+    gc.collect()
+    gc.freeze()  # what is loaded stays; looking through it again would cost a move a tenth of a second
+    return model
+
+
+@contextlib.contextmanager
+def _logging_to(path: Path | None) -> Iterator[None]:
+    """Log everything to a file; without one, warnings go to standard error as always."""
+    if path is None:
+        yield
+        return
+    try:
+        handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise ConfigError(f"cannot write the log {path}: {error.strerror}") from None
+    handler.setFormatter(logging.Formatter("%(asctime)s.%(msecs)03d %(message)s", "%H:%M:%S"))
+    logger = logging.getLogger("senju")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
+        handler.close()

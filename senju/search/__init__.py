@@ -1,0 +1,1 @@
+"""Search: PUCT over any game of two seats in turn, with batched evaluation."""

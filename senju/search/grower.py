@@ -1,0 +1,166 @@
+"""How the tree grows, one batch of positions at a time."""
+
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from senju.collect.rollout import Actor
+from senju.errors import GameContractError, ModelError, NoLegalActionError
+from senju.games.game import Game, Observations, Outcomes, States
+from senju.models.model import Model
+from senju.search.descent import select
+from senju.search.growth import (
+    BAD_PRIORS,
+    BAD_REWARD,
+    BAD_VALUE,
+    NO_MOVES,
+    NO_ROOM,
+    add_ends,
+    back_up,
+    expand,
+)
+from senju.search.replay import Replay
+from senju.search.settings import SearchConfig
+from senju.search.tree import INNER, Tree, plant
+from senju.timing import StageClock
+
+
+class Grower:
+    """Chooses leaves, evaluates them as one batch of fixed shape, and counts what they are worth.
+
+    The shape is fixed because another one may round differently; rows that nobody needs are zero.
+    """
+
+    def __init__(self, game: Game, model: Model, config: SearchConfig, tree: Tree, clock: StageClock) -> None:
+        size = config.batch_size
+        self.game, self.config, self.tree, self.clock = game, config, tree, clock
+        self._actor, self._replay = Actor(game, model, size), Replay(game, size)
+        self._observations = game.new_observations(size)
+        # views are made once: they would be made for every batch
+        self._seen = [_first(self._observations, count) for count in range(size + 1)]
+        self._leaves, self._collisions = np.zeros(size, np.int32), np.zeros(size, np.int32)
+        self._results = np.zeros(size)
+
+    def begin(self, root: States) -> None:
+        """The tree's root is this position, one row."""
+        self._replay.begin(root)
+
+    def plant(self) -> None:
+        """Evaluate the root of an empty tree."""
+        plant(self.tree.nodes, self.tree.sizes)
+        self._leaves[0] = 0
+        self._evaluate(1, 0)
+
+    def grow(self, most: int) -> int:
+        """Add one batch of positions to the tree, at most so many; return how many."""
+        tree, config = self.tree, self.config
+        wanted = min(config.batch_size, most)
+        tree.reserve_nodes(tree.num_nodes + wanted)
+        num_leaves, num_collisions = select(
+            tree.nodes,
+            tree.edges,
+            tree.sizes,
+            wanted,
+            config.exploration,
+            config.exploration_base,
+            config.first_play,
+            config.virtual_loss,
+            self._leaves,
+            self._collisions,
+        )
+        self.clock.lap("select")
+        self._evaluate(num_leaves, num_collisions)
+        return num_leaves
+
+    def look_ahead(self) -> None:
+        """Try the moves of positions that were too far from the root before it moved."""
+        nodes, size = self.tree.nodes[: self.tree.num_nodes], self.config.batch_size
+        near = (nodes["kind"] == INNER) & ~nodes["is_tried"] & (nodes["depth"] < self.config.look_ahead)
+        untried = np.flatnonzero(near).astype(np.int32)
+        for start in range(0, len(untried), size):
+            some = untried[start : start + size]
+            self._replay.reach(self.tree.nodes, some, self.tree.depth)
+            self._try_moves(some)
+        self.clock.lap("try")
+
+    def _evaluate(self, num_leaves: int, num_collisions: int) -> None:
+        """Make nodes of the chosen leaves and back up what they are worth."""
+        tree, leaves, seen = self.tree, self._leaves[:num_leaves], self._seen[num_leaves]
+        outcomes = self._replay.reach(tree.nodes, leaves, tree.depth)
+        self.clock.lap("replay")
+        self.game.observe(self._replay.rows[num_leaves], seen)
+        self._observations.observation[num_leaves:] = 0  # rows that nobody uses are the same each time
+        self.clock.lap("observe")
+        logits, values = self._actor.evaluate(self._observations.observation)
+        self.clock.lap("evaluate")
+        self._expand(leaves, outcomes, logits, values)
+        self.clock.lap("expand")
+        if tree.nodes[leaves[-1]]["depth"] < self.config.look_ahead:  # the last is the shallowest
+            self._try_moves(leaves)
+            self.clock.lap("try")
+        back_up(tree.nodes, tree.edges, leaves, self._results, self._collisions[:num_collisions])
+        self.clock.lap("backup")
+
+    def _expand(
+        self,
+        leaves: NDArray[np.int32],
+        outcomes: Outcomes,
+        logits: NDArray[np.float32],
+        values: NDArray[np.float32],
+    ) -> None:
+        tree, seen = self.tree, self._seen[len(leaves)]
+        if logits.shape[1] != self.game.num_actions:
+            raise ModelError(
+                f"the model gives {logits.shape[1]} logits for the {self.game.num_actions} actions of "
+                f"{self.game.name}; it is of another game"
+            )
+        verdict, where = NO_ROOM, 0
+        while verdict == NO_ROOM:
+            tree.reserve_edges(where)
+            verdict, where = expand(
+                tree.nodes, tree.edges, tree.sizes, leaves, *outcomes, logits, values,
+                seen.legal, seen.seats, self._results,
+            )  # fmt: skip
+        if verdict:
+            self._refuse(verdict, int(leaves[where]))
+
+    def _try_moves(self, leaves: NDArray[np.int32]) -> None:
+        """Find the ends of the game among the moves of those leaves that are near the root."""
+        tree = self.tree
+        for row, index in enumerate(leaves.tolist()):
+            node = tree.nodes[index]
+            if node["kind"] != INNER or node["depth"] >= self.config.look_ahead:
+                continue
+            first, last = node["first_edge"] + node["num_opened"], node["first_edge"] + node["num_edges"]
+            if first == last:  # of a kept tree: all its moves are children already
+                node["is_tried"] = True
+                continue
+            actions = np.ascontiguousarray(tree.edges["action"][first:last])
+            outcomes = self._replay.try_moves(row, actions)
+            tree.reserve_nodes(tree.num_nodes + int(outcomes.terminated.sum()))
+            ends = outcomes.rewards, outcomes.terminated
+            if not add_ends(tree.nodes, tree.edges, tree.sizes, index, *ends):
+                self._refuse(BAD_REWARD, index)
+
+    def _refuse(self, verdict: int, index: int) -> NoReturn:
+        name, line = self.game.name, []
+        while index > 0:
+            node = self.tree.nodes[index]
+            line.append(self.game.action_name(int(node["action"])))
+            index = int(node["parent"])
+        where = f"{name}, after {' '.join(reversed(line))}" if line else f"{name}, at the root"
+        if verdict == NO_MOVES and not line:
+            raise NoLegalActionError(f"{where}: the game is over; there is nothing to search")
+        if verdict in (BAD_VALUE, BAD_PRIORS):
+            what = "value" if verdict == BAD_VALUE else "policy"
+            raise ModelError(f"{where}: the network's {what} is not finite; the weights are damaged")
+        if verdict == BAD_REWARD:
+            raise GameContractError(
+                f"{where}: the game pays before its end, or more than 1; search cannot count with that"
+            )
+        raise GameContractError(f"{where}: no action is legal, and yet the game has not ended")
+
+
+def _first(seen: Observations, count: int) -> Observations:
+    return Observations(seen.observation[:count], seen.legal[:count], seen.seats[:count])

@@ -1,0 +1,179 @@
+"""The way up: leaves become nodes, and what they are worth is counted at all their ancestors."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from senju.kernels import ONE, WORD_BITS, ZERO, compiled, count_allowed, log_normaliser, trailing_zeros
+from senju.search.proofs import prove_upwards, within
+from senju.search.tree import (
+    ENDED,
+    INNER,
+    NUM_EDGES,
+    Edges,
+    Nodes,
+    Sizes,
+    bring_forward,
+    new_node,
+    swap_edges,
+)
+
+# Evaluations that are no results of a game stay below a win: nothing is proven by them.
+ALMOST_WON = 1.0 - 2.0**-10
+
+EXPANDED, NO_ROOM, NO_MOVES, BAD_VALUE, BAD_PRIORS, BAD_REWARD = 0, 1, 2, 3, 4, 5  # verdicts of `expand`
+
+
+@compiled
+def _end(node: np.void, value: float) -> None:
+    node["kind"], node["lower"], node["upper"], node["distance"] = ENDED, value, value, 0
+
+
+@compiled
+def _add_edges(
+    node: np.void, edges: Edges, sizes: Sizes, scores: NDArray[np.float32], legal: NDArray[np.uint64]
+) -> bool:
+    """A node's edges with the policy's probabilities over legal moves; False where there are none."""
+    normaliser = log_normaliser(scores, legal)
+    if np.isnan(normaliser):
+        return False
+    first = sizes[NUM_EDGES]
+    num_edges = int(count_allowed(legal))
+    position = first
+    for word in range(legal.shape[0]):
+        bits = legal[word]
+        while bits != ZERO:
+            edge = edges[position]
+            action = word * WORD_BITS + int(trailing_zeros(bits))
+            edge["action"], edge["child"] = action, -1
+            # all logits at minus infinity say nothing: any move
+            edge["prior"] = math.exp(scores[action] - normaliser) if normaliser > -np.inf else 1.0 / num_edges
+            position += 1
+            bits &= bits - ONE
+    sizes[NUM_EDGES] = position
+    node["first_edge"], node["num_edges"], node["num_opened"] = first, num_edges, 0
+    node["kind"] = INNER
+    bring_forward(edges, first, 0, num_edges)
+    return True
+
+
+@compiled
+def expand(
+    nodes: Nodes,
+    edges: Edges,
+    sizes: Sizes,
+    leaves: NDArray[np.int32],
+    rewards: NDArray[np.float32],  # [row, seat] and so on: what the move to the leaf led to
+    terminated: NDArray[np.bool_],
+    truncated: NDArray[np.bool_],
+    logits: NDArray[np.float32],  # [row, action] and so on: what the network and the game say of the leaf
+    values: NDArray[np.float32],
+    legal: NDArray[np.uint64],
+    seats: NDArray[np.int8],
+    results: NDArray[np.float64],  # [row], written: the value to back up, seat 0's
+) -> tuple[int, int]:
+    """Make nodes of the leaves; return a verdict and the row it is about.
+
+    A finished game counts what it paid. A truncated one counts what the network makes of its last
+    position, as it does when learning, and is not played on.
+    """
+    needed = sizes[NUM_EDGES]
+    for row in range(leaves.shape[0]):
+        needed += int(count_allowed(legal[row, 0]))
+    if needed > edges.shape[0]:
+        return NO_ROOM, needed
+    for row in range(leaves.shape[0]):
+        node, seat = nodes[leaves[row]], seats[row, 0]
+        if terminated[row]:
+            if not abs(rewards[row, 0]) <= 1.0:
+                return BAD_REWARD, row
+            results[row] = rewards[row, 0]
+            _end(node, results[row])
+            continue
+        value = values[row]
+        if not np.isfinite(value):
+            return BAD_VALUE, row
+        if rewards[row, 0] != 0.0:
+            return BAD_REWARD, row
+        results[row] = min(max(value if seat == 0 else -value, -ALMOST_WON), ALMOST_WON)
+        if truncated[row]:
+            _end(node, results[row])
+            continue
+        node["seat"] = seat
+        if count_allowed(legal[row, 0]) == ZERO:
+            return NO_MOVES, row
+        if not _add_edges(node, edges, sizes, logits[row], legal[row, 0]):
+            return BAD_PRIORS, row
+    return EXPANDED, 0
+
+
+@compiled
+def add_ends(
+    nodes: Nodes,
+    edges: Edges,
+    sizes: Sizes,
+    index: int,
+    rewards: NDArray[np.float32],  # [row, seat], of the unopened edges in their order
+    terminated: NDArray[np.bool_],
+) -> bool:
+    """Open those moves of a node that end the game, all having been tried; False where one pays too much."""
+    node = nodes[index]
+    first = node["first_edge"]
+    num_opened = node["num_opened"]
+    for row in range(terminated.shape[0]):
+        if terminated[row]:
+            if not abs(rewards[row, 0]) <= 1.0:
+                return False
+            swap_edges(edges, first + node["num_opened"], first + num_opened + row)
+            edge = edges[first + node["num_opened"]]
+            edge["child"] = new_node(nodes, sizes, index, edge["action"], node["depth"] + 1)
+            _end(nodes[edge["child"]], rewards[row, 0])
+            node["num_opened"] += 1
+    node["is_tried"] = True
+    if node["num_opened"] < node["num_edges"]:
+        bring_forward(edges, first, node["num_opened"], node["num_edges"])
+    prove_upwards(nodes, edges, index)
+    return True
+
+
+@compiled
+def back_up(
+    nodes: Nodes,
+    edges: Edges,
+    leaves: NDArray[np.int32],
+    results: NDArray[np.float64],  # [row]
+    collisions: NDArray[np.int32],
+) -> None:
+    """Count the leaves' values at all their ancestors; what is on its way no longer is.
+
+    On its way up a value is held within what is proven: a mover who is sure of a draw is not
+    charged for worse moves.
+    """
+    for row in range(leaves.shape[0]):
+        index, value = leaves[row], results[row]
+        if nodes[index]["kind"] == ENDED:
+            prove_upwards(nodes, edges, nodes[index]["parent"])
+        while index >= 0:
+            node = nodes[index]
+            value = within(value, node, 1.0)
+            node["total"] += value
+            node["visits"] += 1
+            node["pending"] -= 1
+            index = node["parent"]
+    for row in range(collisions.shape[0]):
+        index = collisions[row]
+        while index >= 0:
+            nodes[index]["pending"] -= 1
+            index = nodes[index]["parent"]
+
+
+@compiled
+def mix_priors(nodes: Nodes, edges: Edges, share: float, noise: NDArray[np.float64]) -> None:
+    """Mix noise [edge] into the root's priors."""
+    first, num_edges = nodes[0]["first_edge"], nodes[0]["num_edges"]
+    for offset in range(num_edges):
+        prior = edges[first + offset]["prior"]
+        edges[first + offset]["prior"] = (1.0 - share) * prior + share * noise[offset]
+    if nodes[0]["num_opened"] < num_edges:
+        bring_forward(edges, first, nodes[0]["num_opened"], num_edges)

@@ -1,0 +1,259 @@
+"""PUCT search: a tree of positions, grown where policy and value promise most.
+
+    search = TreeSearch(game, model, SearchConfig(nodes=800))
+    snapshot = search.run(states)  # one row
+    game.step(states, [[snapshot.best]], outcomes)
+    ...
+    search.advance([snapshot.best, reply])  # keeps what is known of the position after both moves
+    snapshot = search.run(states)
+
+Works through the Game contract alone, for zero-sum games of two seats in turn that pay at their end.
+Without `advance`, the result depends on weights, state, settings and seed, and on nothing that ran
+before.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from senju.errors import ConfigError
+from senju.games.game import Game, States
+from senju.models.model import Model
+from senju.search.grower import Grower
+from senju.search.growth import mix_priors
+from senju.search.report import describe_root, follow
+from senju.search.settings import SearchConfig
+from senju.search.tree import INNER, Tree, find_edge
+from senju.timing import StageClock
+
+__all__ = ["RootMoves", "SearchConfig", "Snapshot", "Stop", "TreeSearch"]
+
+logger = logging.getLogger(__name__)
+
+LONGEST_LINE = 256  # plies of a snapshot's line
+
+
+class Stop(StrEnum):
+    """Why a search ended."""
+
+    NOT_YET = "not yet"
+    NODES = "nodes"  # as many as asked for
+    STOPPED = "stopped"  # by `is_stopped`
+    PROVEN = "proven"  # nothing is left to find out
+    FULL = "full"  # the tree has max_tree_nodes
+
+
+class RootMoves(NamedTuple):
+    """What is known of the root's legal moves, best first."""
+
+    actions: NDArray[np.int32]
+    visits: NDArray[np.int64]
+    values: NDArray[np.float64]  # the mover's expectation, -1 to 1
+    priors: NDArray[np.float32]
+
+
+class Snapshot(NamedTuple):
+    """What a search knows at one moment."""
+
+    nodes: int  # new positions looked at
+    seconds: float
+    depth: int  # plies of the longest line in the tree
+    value: float  # what the root's mover expects of the best move, -1 to 1
+    best: int  # the action to play
+    line: list[int]  # what both sides are expected to play, beginning with `best`
+    moves: RootMoves
+    plies_to_end: int  # where the result is proven: plies after which the game is over; else 0
+    ended: Stop
+
+    @property
+    def visits(self) -> dict[int, int]:
+        """Visits of each visited move, best first."""
+        pairs = zip(self.moves.actions.tolist(), self.moves.visits.tolist(), strict=True)
+        return {action: visits for action, visits in pairs if visits}
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether `value` is exact: perfect play leads to it (games cut short counting their estimate)."""
+        return self.plies_to_end > 0
+
+
+class TreeSearch:
+    """Searches one position after another; keeps its tree between them where told to."""
+
+    def __init__(self, game: Game, model: Model, config: SearchConfig | None = None, seed: int = 0) -> None:
+        if game.num_seats != 2 or game.num_acting != 1 or not game.is_zero_sum:
+            raise ConfigError(f"search needs a zero-sum game of two seats in turn; {game.name} is not one")
+        self.game, self.config, self.seed = game, config or SearchConfig(), seed
+        self.clock = StageClock()  # where the time goes
+        self._tree = Tree()
+        self._grower = Grower(game, model, self.config, self._tree, self.clock)
+        self._root = game.new_states(0)  # the tree's root; no row where there is no tree
+        self._is_kept = False  # `advance` was called: the next run may go on with the tree
+        self._is_mixed = False  # the root's priors have their noise
+        self._chance = np.random.Generator(np.random.Philox(0))
+
+    @torch.inference_mode()  # once per search: entering it costs microseconds
+    def run(
+        self,
+        states: States,
+        *,
+        nodes: int | None = None,
+        is_stopped: Callable[[], bool] | None = None,
+        on_progress: Callable[[Snapshot], None] | None = None,
+        seed: int | None = None,
+    ) -> Snapshot:
+        """Search the position in `states`, one row, with the history that it carries.
+
+        `nodes` and `seed` stand in for the ones set; `nodes=0` searches until something else ends it.
+        The root is always evaluated; both functions are called once per batch. Raises
+        NoLegalActionError where the game is over.
+        """
+        started = perf_counter()
+        self.clock.start()
+        self._begin(states, self.seed if seed is None else seed)
+        limit, count = self.config.nodes if nodes is None else nodes, 0
+        if self._tree.num_nodes == 0:
+            self._grower.plant()
+            count += 1
+        self._grower.look_ahead()
+        self._mix_noise()
+        while True:
+            ended = self._reason_to_stop(count, limit)
+            if ended is Stop.NOT_YET and is_stopped is not None and is_stopped():
+                ended = Stop.STOPPED
+            if ended is not Stop.NOT_YET:
+                break
+            count += self._grower.grow(min(limit - count, self._room) if limit else self._room)
+            if on_progress is not None:
+                on_progress(self._report(count, started, Stop.NOT_YET))
+        if ended is Stop.FULL:
+            logger.info("search ends early: its tree has max_tree_nodes=%d", self.config.max_tree_nodes)
+        self._root = states.copy()
+        return self._report(count, started, ended)
+
+    def advance(self, actions: Sequence[int]) -> int:
+        """Let the root be the position after these moves, and the next `run` go on with what is known of it.
+
+        Returns how many visits that position has already; 0 where the tree does not reach it. No
+        moves at all: the next `run` goes on where the last one stopped. A `run` of another position
+        than the one reached begins anew.
+        """
+        if not len(self._root):
+            return 0
+        states, outcomes, index = self._root.copy(), self.game.new_outcomes(1), 0
+        for action in actions:
+            self.game.step(states, np.array([[action]], np.int32), outcomes)
+            index = self._child(index, action) if index >= 0 else -1
+        if index < 0 or self._tree.nodes[index]["kind"] != INNER:
+            self._forget()
+            return 0
+        if index > 0:
+            self._tree.cut_to(index)
+            self._is_mixed = False
+        self._root, self._is_kept = states, True
+        return int(self._tree.nodes[0]["visits"])
+
+    def warm_up(self) -> None:
+        """Compile, or load from the cache, every kernel; then forget what was searched for it."""
+        snapshot = self.run(self.game.new_games(1), nodes=1 + self.config.batch_size)
+        self.advance([snapshot.best])
+        self._forget()
+        self.clock.take()
+
+    def _child(self, index: int, action: int) -> int:
+        tree = self._tree
+        offset = find_edge(tree.nodes, tree.edges, index, action)
+        node = tree.nodes[index]
+        if not 0 <= offset < node["num_opened"]:
+            return -1
+        return int(tree.edges[node["first_edge"] + offset]["child"])
+
+    def _forget(self) -> None:
+        self._tree.clear()
+        self._root, self._is_kept, self._is_mixed = self.game.new_states(0), False, False
+
+    def _begin(self, states: States, seed: int) -> None:
+        if states.shape != (1,) or states.dtype != self.game.state_dtype:
+            raise ConfigError(
+                f"search takes one row of {self.game.name}'s states; got shape {states.shape} of "
+                f"{states.dtype.itemsize} bytes each"
+            )
+        position = states.tobytes()
+        if not self._is_kept or self._root.tobytes() != position:
+            if self._is_kept:
+                logger.info("the position is not the one the tree was advanced to; search begins anew")
+            self._forget()
+        # until the search has ended there is no tree to go on with: an error may leave it half grown
+        self._root, self._is_kept = self.game.new_states(0), False
+        self._grower.begin(states)
+        digest = int.from_bytes(hashlib.blake2b(position, digest_size=8).digest(), "little")
+        self._chance = np.random.Generator(np.random.Philox(key=np.array([seed, digest], np.uint64)))
+
+    def _mix_noise(self) -> None:
+        tree, config = self._tree, self.config
+        if config.noise > 0.0 and not self._is_mixed:
+            num_edges = int(tree.nodes[0]["num_edges"])
+            noise = self._chance.dirichlet(np.full(num_edges, config.noise_concentration / num_edges))
+            mix_priors(tree.nodes, tree.edges, config.noise, noise)
+            self._is_mixed = True
+
+    def _reason_to_stop(self, count: int, limit: int) -> Stop:
+        root = self._tree.nodes[0]
+        if root["lower"] == root["upper"]:
+            return Stop.PROVEN
+        if limit and count >= limit:
+            return Stop.NODES
+        return Stop.FULL if self._room <= 0 else Stop.NOT_YET
+
+    @property
+    def _room(self) -> int:
+        return self.config.max_tree_nodes - self._tree.num_nodes
+
+    def _report(self, count: int, started: float, ended: Stop) -> Snapshot:
+        tree = self._tree
+        root = tree.nodes[0]
+        first, num_edges = int(root["first_edge"]), int(root["num_edges"])
+        visits, values = np.zeros(num_edges, np.int64), np.zeros(num_edges)
+        is_worse = np.zeros(num_edges, np.bool_)
+        best = describe_root(tree.nodes, tree.edges, self.config.first_play, visits, values, is_worse)
+        actions, priors = (tree.edges[name][first : first + num_edges] for name in ("action", "prior"))
+        is_best = np.arange(num_edges) == best
+        order = np.lexsort((actions, -priors, -values, -visits, is_worse, ~is_best))
+        moves = RootMoves(actions[order], visits[order], values[order], priors[order])
+        chosen = int(moves.actions[0])
+        is_proven = bool(root["lower"] == root["upper"])
+        if self.config.temperature > 0.0 and ended is not Stop.NOT_YET and not is_proven:
+            chosen = self._draw(moves, is_worse[order])
+        line = np.zeros(LONGEST_LINE, np.int32)
+        length = follow(tree.nodes, tree.edges, chosen, line)
+        value = float(moves.values[moves.actions == chosen][0]) + 0.0  # a draw is 0, never -0
+        snapshot = Snapshot(
+            nodes=count,
+            seconds=perf_counter() - started,
+            depth=tree.depth,
+            value=value,
+            best=chosen,
+            line=line[:length].tolist(),
+            moves=moves,
+            plies_to_end=int(root["distance"]) if is_proven else 0,
+            ended=ended,
+        )
+        self.clock.lap("report")
+        return snapshot
+
+    def _draw(self, moves: RootMoves, is_worse: NDArray[np.bool_]) -> int:
+        """A move in proportion to visits ** (1 / temperature); none that is proven to be worse."""
+        weights = np.where(is_worse, 0, moves.visits if moves.visits.any() else moves.priors)
+        if not weights.any():
+            return int(moves.actions[0])
+        with np.errstate(divide="ignore"):
+            logs = np.log(weights) / self.config.temperature
+        shares = np.exp(logs - logs.max())
+        return int(self._chance.choice(moves.actions, p=shares / shares.sum()))

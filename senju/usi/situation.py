@@ -1,0 +1,97 @@
+"""What `position` said last: a start, the moves since, and the position they lead to."""
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from senju.errors import IllegalActionError
+from senju.usi.protocol import ProtocolError, SetPosition, quoted
+
+if TYPE_CHECKING:  # the rules are compiled code: loaded when they are first needed
+    from senju.games.shogi.game import Shogi
+    from senju.games.shogi.position import Position
+
+LONGEST_RECORD: Final = 4096  # plies the rules can keep
+ROOM: Final = 256  # plies to look ahead where a game goes on past the rules' limit
+
+
+class Rules(NamedTuple):
+    """The settings of the rules that a game is played by."""
+
+    max_plies: int = 512
+    declaration: str = "27"
+    history: int = 0
+
+    def game(self) -> "Shogi":
+        """The game with these settings."""
+        from senju.games import make_game
+        from senju.games.shogi.game import Shogi
+
+        game = make_game("shogi", **self._asdict())
+        assert isinstance(game, Shogi)
+        return game
+
+
+class Situation(NamedTuple):
+    """A position and how it came about; never changed, so that threads can share it."""
+
+    rules: Rules
+    command: SetPosition
+    actions: tuple[int, ...]  # the moves, as the rules number them
+    position: "Position"
+
+    @property
+    def ply(self) -> int:
+        """Plies since the game's first move, as far as is told."""
+        return self.position.first_number - 1 + self.position.ply
+
+    def continues(self, before: "Situation") -> bool:
+        """Whether this comes out of `before` by playing on."""
+        return self.rules == before.rules and _continues(self.command, before.command)
+
+
+def situation_after(command: SetPosition, rules: Rules, before: Situation | None = None) -> Situation:
+    """The situation that a `position` describes; a game that goes on from `before` is continued."""
+    rules = _fitting(rules, len(command.moves))
+    if before is not None and before.rules == rules and _continues(command, before.command):
+        position, actions = before.position.copy(), list(before.actions)
+    else:
+        position, actions = new_position(command.sfen, rules.game()), []
+    for number, move in enumerate(command.moves[len(actions) :], len(actions) + 1):
+        if position.ply == rules.max_plies:  # a longer record than can be kept
+            position = new_position(position.sfen(), position.game)
+        actions.append(_play(position, move, number))
+    return Situation(rules, command, tuple(actions), position)
+
+
+def _play(position: "Position", move: str, number: int) -> int:
+    """Play the move that a word of `position` means; return it as an action."""
+    from senju.games.shogi.explain import explain
+    from senju.games.shogi.notation import NotationError, action_of_usi
+
+    try:
+        action = action_of_usi(position.state["board"], position.side, move)
+        position.push(action)
+    except NotationError as error:
+        raise ProtocolError(f"position: move {number}: {error}") from None
+    except IllegalActionError:
+        reason = explain(position.state, action).reason
+        raise ProtocolError(f"position: move {number}, {quoted(move)}, is not legal: {reason}") from None
+    return action
+
+
+def new_position(sfen: str | None, game: "Shogi") -> "Position":
+    """A position without a past; without an SFEN, the start position."""
+    from senju.games.shogi.position import Position
+
+    return Position(sfen, game=game)
+
+
+def _fitting(rules: Rules, num_moves: int) -> Rules:
+    """The rules, with room for a game that its program lets go on past their limit."""
+    if num_moves < rules.max_plies:
+        return rules
+    room = ROOM * (num_moves // ROOM + 2)
+    return rules._replace(max_plies=min(room, LONGEST_RECORD))
+
+
+def _continues(command: SetPosition, before: SetPosition) -> bool:
+    return command.sfen == before.sfen and command.moves[: len(before.moves)] == before.moves

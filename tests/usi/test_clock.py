@@ -1,0 +1,135 @@
+"""Time management, as arithmetic."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from senju.usi.clock import LONGEST_GAME, Alarm, Budget, Costs, plan
+from senju.usi.protocol import Limits
+
+COSTS = Costs(overhead=30, margin=100)
+MILLISECONDS = st.integers(0, 10**7)
+PLIES = st.integers(0, 2 * LONGEST_GAME)
+ANY_COSTS = st.builds(Costs, st.integers(0, 2000), st.integers(0, 2000))
+
+
+def limits(left: int | None = None, increment: int = 0, byoyomi: int = 0) -> Limits:
+    """Clocks of Black; White has other ones, which must not matter."""
+    return Limits(times=(left, 12_345), increments=(increment, 77), byoyomi=byoyomi)
+
+
+def test_without_a_clock_there_is_no_limit() -> None:
+    assert plan(Limits(), 0, 0, COSTS) == Budget(math.inf, math.inf)
+    assert plan(Limits(nodes=5, is_infinite=True), 1, 0, COSTS) == Budget(math.inf, math.inf)
+
+
+def test_each_side_looks_at_its_own_clock() -> None:
+    given = Limits(times=(60_000, 6_000_000))
+    assert plan(given, 1, 0, COSTS).usual > 50 * plan(given, 0, 0, COSTS).usual
+
+
+def test_byoyomi_alone_is_used_but_for_the_margin() -> None:
+    assert plan(limits(0, byoyomi=5000), 0, 0, COSTS) == Budget(4900, 4900)
+    assert plan(Limits(byoyomi=5000), 0, 0, COSTS) == Budget(4900, 4900)
+
+
+def test_main_time_is_added_to_byoyomi() -> None:
+    assert plan(limits(600_000, byoyomi=10_000), 0, 0, COSTS) == Budget(25_000, 85_000)
+
+
+def test_move_time_is_used_but_for_the_margin() -> None:
+    assert plan(Limits(movetime=1000), 1, 0, COSTS) == Budget(900, 900)
+    assert plan(Limits(movetime=1000), 1, 0, Costs(500, 100)) == Budget(500, 500)
+
+
+def test_increment_is_mostly_used_at_once() -> None:
+    assert plan(limits(40_000, increment=10_030), 0, 0, COSTS) == Budget(10_000, 14_000)
+
+
+def test_increment_is_no_excuse_to_run_out() -> None:
+    assert plan(limits(500, increment=10_000), 0, 0, COSTS) == Budget(400, 400)
+
+
+def test_last_hope_is_an_increment_that_was_added_already() -> None:
+    assert plan(limits(0, increment=10_000), 0, 0, COSTS).longest == pytest.approx(0.9 * 9970)
+
+
+def test_hopeless_clock_gives_no_time() -> None:
+    for clock in (limits(0), limits(20), limits(0, increment=50), limits(0, byoyomi=100)):
+        assert plan(clock, 0, 0, COSTS).longest == 0
+
+
+@given(MILLISECONDS, MILLISECONDS, MILLISECONDS, PLIES, ANY_COSTS)
+def test_never_more_than_what_is_left_less_overhead_and_margin(
+    left: int, increment: int, byoyomi: int, ply: int, costs: Costs
+) -> None:
+    budget = plan(limits(left, increment, byoyomi), 0, ply, costs)
+    assert 0 <= budget.usual <= budget.longest
+    there_is = left + byoyomi or increment
+    assert budget.longest <= max(there_is - max(costs), 0)
+
+
+@given(MILLISECONDS, MILLISECONDS, PLIES, st.integers(0, 10**6))
+def test_more_time_never_means_less_thought(left: int, byoyomi: int, ply: int, more: int) -> None:
+    one, other = (plan(limits(time, byoyomi=byoyomi), 0, ply, COSTS) for time in (left, left + more))
+    assert one.usual <= other.usual
+    assert one.longest <= other.longest
+
+
+def play_down(left: float, increment: int, costs: Costs, lags: list[int], is_slow: bool) -> list[float]:
+    """A side's clock after each move of a game of 512 plies, where moves lose `lags` on their way in turn."""
+    clocks = []
+    for ply in range(0, LONGEST_GAME, 2):
+        budget = plan(limits(math.floor(left), increment), 0, ply, costs)
+        left -= (budget.longest if is_slow else budget.usual) + lags[ply // 2 % len(lags)]
+        clocks.append(left)
+        left += increment
+    return clocks
+
+
+LAGS = st.lists(st.integers(0, 30), min_size=1, max_size=8)
+
+
+@given(st.integers(256 * 30, 10**7), LAGS, st.booleans())
+def test_sudden_death_lasts_for_the_longest_game(left: int, lags: list[int], is_slow: bool) -> None:
+    assert min(play_down(left, 0, COSTS, lags, is_slow)) >= -1  # the protocol rounds clocks down
+
+
+@given(st.integers(256 * 30, 10**7), st.integers(1, 10**5), LAGS, st.booleans())
+def test_increments_last_for_it_too(left: int, increment: int, lags: list[int], is_slow: bool) -> None:
+    assert min(play_down(left, increment, COSTS, lags, is_slow)) >= -1
+
+
+@given(st.integers(60_000, 10**7))
+def test_sudden_death_is_used_up_rather_than_saved(left: int) -> None:
+    assert play_down(left, 0, COSTS, [0], False)[-1] < left / 5
+
+
+def test_alarm_rings_before_a_batch_would_end_too_late() -> None:
+    alarm = Alarm(Budget(1000, 1000), started=50.0)
+    assert not alarm.is_over(50.0, True)
+    assert not alarm.is_over(50.3, True)  # the next batch ends at 0.6
+    assert not alarm.is_over(50.6, True)  # at 0.9
+    assert alarm.is_over(50.9, True)  # at 1.2
+
+
+def test_alarm_forgets_a_batch_that_was_slow_once() -> None:
+    alarm = Alarm(Budget(1000, 1000), started=0.0)
+    times = [0.0, 0.4, *(0.4 + 0.01 * i for i in range(1, 50))]
+    assert not any(alarm.is_over(now, True) for now in times)
+    assert alarm.is_over(0.99, True)
+
+
+def test_alarm_does_not_count_what_came_before_the_first_batch() -> None:
+    alarm = Alarm(Budget(1000, 1000), started=0.0)
+    assert not alarm.is_over(0.6, True)
+    assert not alarm.is_over(0.61, True)
+
+
+def test_alarm_gives_an_undecided_search_longer() -> None:
+    alarm = Alarm(Budget(1000, 3000), started=0.0)
+    assert not alarm.is_over(1.5, False)
+    assert alarm.is_over(1.6, True)
+    assert alarm.is_over(3.0, False)

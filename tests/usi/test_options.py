@@ -1,0 +1,69 @@
+"""The engine's options: how they are announced and set."""
+
+import pytest
+
+from senju.usi.options import EngineConfig, option_lines, with_option
+from senju.usi.protocol import ProtocolError
+
+NAMES = [
+    "USI_Ponder",
+    "USI_Hash",
+    "Nodes",
+    "Batch",
+    "Temperature",
+    "Seed",
+    "Threads",
+    "ResignValue",
+    "MaxPly",
+    "DeclarationRule",
+    "MoveOverhead",
+    "ByoyomiMargin",
+]
+
+
+def test_every_option_is_announced_with_its_type() -> None:
+    lines = list(option_lines(EngineConfig(nodes=64)))
+    assert [line.split()[2] for line in lines] == NAMES
+    assert "option name USI_Ponder type check default false" in lines
+    assert "option name Nodes type spin default 64 min 0 max 1000000000" in lines
+    assert "option name DeclarationRule type combo default 27 var 27 var 24 var none" in lines
+
+
+def test_numbers_fit_into_32_bits_as_programs_expect() -> None:
+    spins = [line.split() for line in option_lines(EngineConfig()) if " spin " in line]
+    assert all(int(words[-1]) < 2**31 for words in spins)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "field", "value"),
+    [
+        ("Nodes", "800", "nodes", 800),
+        ("nodes", "0", "nodes", 0),
+        ("USI_Ponder", "true", "usi_ponder", True),
+        ("usi_ponder", "false", "usi_ponder", False),
+        ("DeclarationRule", "24", "declaration_rule", "24"),
+        ("Seed", "2147483647", "seed", 2**31 - 1),
+    ],
+)
+def test_option_is_set_by_its_name_in_any_case(name: str, text: str, field: str, value: object) -> None:
+    assert getattr(with_option(EngineConfig(), name, text), field) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("Nodse", "800", "unknown option 'Nodse'; did you mean 'Nodes'?"),
+        ("x" * 10_000, "800", "unknown option 'xxx"),
+        ("Nodes", "many", "Nodes cannot be 'many'; it is of type spin default 7 min 0 max 1000000000"),
+        ("Nodes", "-1", "Nodes cannot be '-1'"),
+        ("Nodes", "", "Nodes cannot be ''"),
+        ("Nodes", "9" * 5000, "Nodes cannot be '9999"),
+        ("DeclarationRule", "28", "it is of type combo default 27 var 27 var 24 var none"),
+        ("USI_Ponder", "perhaps", "USI_Ponder cannot be 'perhaps'; it is of type check"),
+    ],
+)
+def test_wrong_option_is_refused_with_what_is_allowed(name: str, value: str, message: str) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        with_option(EngineConfig(nodes=7), name, value)
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 400

@@ -1,0 +1,176 @@
+"""Lines of the USI protocol, in and out."""
+
+import contextlib
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from senju.usi.protocol import (
+    MAX_CENTIPAWNS,
+    Command,
+    GameOver,
+    Go,
+    GoMate,
+    IsReady,
+    Limits,
+    NewGame,
+    PonderHit,
+    ProtocolError,
+    Quit,
+    Report,
+    SetOption,
+    SetPosition,
+    Stop,
+    Usi,
+    best_move_line,
+    centipawns,
+    info_line,
+    parse_line,
+    quoted,
+    score_text,
+)
+
+SFEN = "8k/9/9/9/9/9/9/9/K8 b R 1"
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("usi", Usi()),
+        ("  isready \r", IsReady()),
+        ("usinewgame", NewGame()),
+        ("stop", Stop()),
+        ("ponderhit", PonderHit()),
+        ("quit", Quit()),
+        ("gameover win", GameOver("win")),
+        ("gameover", GameOver("")),
+        ("setoption name Nodes value 800", SetOption("Nodes", "800")),
+        ("setoption name Clear Hash", SetOption("Clear Hash", "")),
+        ("setoption name A B value C  D", SetOption("A B", "C D")),
+        ("setoption name Nodes value", SetOption("Nodes", "")),
+        ("position startpos", SetPosition(None, ())),
+        ("position startpos moves", SetPosition(None, ())),
+        ("position startpos moves 7g7f 3c3d", SetPosition(None, ("7g7f", "3c3d"))),
+        (f"position sfen {SFEN}", SetPosition(SFEN, ())),
+        (f"position sfen {SFEN} moves R*5e", SetPosition(SFEN, ("R*5e",))),
+        ("go", Go(Limits())),
+        ("go infinite", Go(Limits(is_infinite=True))),
+        ("go mate infinite", GoMate()),
+        ("go mate 1000", GoMate()),
+        (
+            "go btime 60000 wtime 50000 byoyomi 10000",
+            Go(Limits(times=(60000, 50000), byoyomi=10000)),
+        ),
+        (
+            "go ponder btime 0 wtime 50000 binc 1000 winc 2000",
+            Go(Limits(times=(0, 50000), increments=(1000, 2000), is_ponder=True)),
+        ),
+        ("go nodes 100 depth 5 movetime 30", Go(Limits(nodes=100, depth=5, movetime=30))),
+        ("go btime -50 wtime 9", Go(Limits(times=(0, 9)))),
+        ("go nodes 99999999999999999", Go(Limits(nodes=10**12))),
+    ],
+)
+def test_line_is_read_as_its_command(line: str, command: Command) -> None:
+    assert parse_line(line) == command
+
+
+@pytest.mark.parametrize("line", ["", "   ", "\t\r"])
+def test_empty_line_is_no_command(line: str) -> None:
+    assert parse_line(line) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("hello world", "unknown command 'hello'"),
+        ("USI", "unknown command 'USI'"),
+        ("\0usi", r"unknown command '\\x00usi'"),
+        ("x" * 1000, "unknown command 'x{60}\\.\\.\\.'"),
+        ("setoption", "expected `setoption name NAME value VALUE`"),
+        ("setoption Nodes 800", "expected `setoption name NAME value VALUE`"),
+        ("setoption name", "the option's name is missing"),
+        ("setoption name value 800", "the option's name is missing"),
+        ("position", "expected `startpos` or `sfen ...`"),
+        ("position moves 7g7f", "expected `startpos` or `sfen ...`"),
+        ("position sfen", "expected `startpos` or `sfen ...`, got 'sfen'"),
+        ("position startpos 7g7f", "got 'startpos 7g7f'"),
+        ("gameover perhaps", "gameover: expected win, lose or draw, got 'perhaps'"),
+    ],
+)
+def test_senseless_line_is_refused_with_what_is_wrong(line: str, message: str) -> None:
+    with pytest.raises(ProtocolError, match=message):
+        parse_line(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "limits", "complaint"),
+    [
+        ("go btime soon wtime 9", Limits(times=(None, 9)), "go: expected a number after btime, got 'soon'"),
+        ("go nodes", Limits(), "go: expected a number after nodes, got ''"),
+        ("go nodes 1_000", Limits(), "go: expected a number after nodes, got '1_000'"),
+        ("go quickly infinite", Limits(is_infinite=True), "go: unknown word 'quickly' ignored"),
+        ("go nodes 12345678901234567890", Limits(), "go: expected a number after nodes"),
+        ("go nodes １２", Limits(), "go: expected a number after nodes"),
+    ],
+)
+def test_go_with_a_mistake_keeps_what_makes_sense(line: str, limits: Limits, complaint: str) -> None:
+    command = parse_line(line)
+    assert isinstance(command, Go)
+    assert command.limits == limits
+    assert command.complaints[0].startswith(complaint)
+
+
+def test_many_mistakes_in_one_line_give_few_complaints() -> None:
+    command = parse_line("go " + "x " * 50_000)
+    assert isinstance(command, Go)
+    assert len(command.complaints) == 3
+
+
+WORDS = ["go", "position", "setoption", "name", "value", "moves", "sfen", "startpos", "btime", "7g7f", "-1"]
+
+
+@given(st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=8)), max_size=12))
+def test_any_text_is_a_command_or_refused(words: list[str]) -> None:
+    with contextlib.suppress(ProtocolError):
+        parse_line(" ".join(words))
+
+
+def test_info_line_has_the_moves_last() -> None:
+    report = Report(3, 7, 0.5, 1000, 0.5, None, ["7g7f", "3c3d"])
+    expected = "info depth 3 seldepth 7 time 500 nodes 1000 nps 2000 score cp 659 pv 7g7f 3c3d"
+    assert info_line(report) == expected
+    assert info_line(report._replace(line=[], seconds=0.0, mate=-4)) == (
+        "info depth 3 seldepth 7 time 0 nodes 1000 nps 0 score mate -4"
+    )
+
+
+def test_best_move_line_names_the_reply_where_there_is_one() -> None:
+    assert best_move_line("7g7f", "3c3d") == "bestmove 7g7f ponder 3c3d"
+    assert best_move_line("resign") == "bestmove resign"
+
+
+@given(st.floats(-1, 1), st.floats(-1, 1))
+def test_score_rises_with_the_value_and_is_fair(one: float, other: float) -> None:
+    assert centipawns(-one) == -centipawns(one)
+    assert abs(centipawns(one)) <= MAX_CENTIPAWNS
+    if one <= other:
+        assert centipawns(one) <= centipawns(other)
+
+
+@given(st.floats(-0.99, 0.99))
+def test_score_gives_the_winning_chance_back(value: float) -> None:
+    chance = 1 / (1 + math.exp(-centipawns(value) / 600))
+    assert chance == pytest.approx((1 + value) / 2, abs=0.001)
+
+
+def test_score_of_nothing_is_nothing() -> None:
+    assert score_text(math.nan) == "cp 0"
+    assert score_text(0.0) == "cp 0"
+    assert score_text(math.inf) == "cp 9999"
+
+
+def test_quoted_text_is_printable_and_short() -> None:
+    assert quoted("歩\n\0") == r"'\u6b69\n\x00'"
+    assert len(quoted("歩" * 1000)) < 400
