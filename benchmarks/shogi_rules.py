@@ -32,13 +32,11 @@ from time import perf_counter
 from typing import Any
 
 import bench_report as report
-import numpy as np
 from game_kernels import Candidate, Figures, Process, as_json, disturbance, measure_all, rates
 from peers.other_load import OtherLoad
 from peers.shogi_play import RandomPlay
 
-from senju.games import make_game
-from senju.games.shogi.core.perft import count_lines
+from senju.games.shogi.position import Position
 
 BATCHES = (1, 2, 4, 8, 64, 256, 1024)
 MASK_BATCHES = (1, 8, 256, 1024)
@@ -140,13 +138,10 @@ def measure_stages(repeats: int, seconds: float, seed: int) -> dict[int, Repeats
 
 def nodes_a_second(repeats: int) -> list[float]:
     """The last moves of all lines of five, counted but not played, over the time; the count is checked."""
-    game = make_game("shogi")
-    width = np.uint64(game.state_dtype.itemsize // 8)
-    figures = []
+    position, figures = Position(), []
     for repeat in range(-1, repeats):  # the first compiles
-        states = game.new_games(PERFT_DEPTH)
         began = perf_counter()
-        nodes = count_lines(states.view(np.uint64), states.view(np.uint8), width, PERFT_DEPTH)
+        nodes = position.perft(PERFT_DEPTH)
         if nodes != PERFT_NODES:
             raise RuntimeError(f"perft({PERFT_DEPTH}) is {PERFT_NODES:,}; counted {nodes:,}")
         if repeat >= 0:

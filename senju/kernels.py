@@ -32,7 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 WORD_BITS = 64
 
-ZERO, ONE = np.uint64(0), np.uint64(1)
+ZERO, ONE, ALL_BITS = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
 _SIX, _LOW6 = np.uint64(6), np.uint64(63)
 
 

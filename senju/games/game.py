@@ -184,7 +184,7 @@ class Game(ABC):
         )
 
     def warm_up(self) -> None:
-        """Compile, or load from the cache, every kernel; call it once before workers start."""
+        """Compile, or load from the cache, what playing needs; call it once before workers start."""
         states = self.new_states(1)
         observations, outcomes = self.new_observations(1), self.new_outcomes(1)
         self.reset(states, np.zeros(1, np.int64), np.zeros(1, np.uint64))

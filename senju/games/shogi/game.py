@@ -1,16 +1,18 @@
 """Shogi as a game for training: the Game contract over the compiled rules."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from senju.config import Part
-from senju.errors import IllegalActionError
+from senju.errors import ConfigError, GameContractError, IllegalActionError
 from senju.games.game import Game, Heuristic, Observations, Outcomes, States
 from senju.games.shogi.boards import Letters, board_svg, board_text
+from senju.games.shogi.core.layout import NUM_LEGAL_WORDS
 from senju.games.shogi.core.material import action_values
+from senju.games.shogi.core.perft import count_lines
 from senju.games.shogi.core.planes import NUM_PLANES, PLANES_OF_PAST, observe_rows
 from senju.games.shogi.core.rules import NO_DECLARATION, step_rows
 from senju.games.shogi.explain import describe_action, ending_text, explain_action
@@ -76,6 +78,10 @@ class Shogi(Game):
 
     def observe(self, states: States, out: Observations) -> None:
         """Write the planes from the mover's side, the legal actions, and the mover."""
+        rows = len(states)
+        self._require("observation", out.observation, (rows, 1, *self.observation_shape))
+        self._require("legal", out.legal, (rows, 1, NUM_LEGAL_WORDS))
+        self._require("seats", out.seats, (rows, 1))
         flat = out.observation.reshape(-1)
         observe_rows(*self._views(states), self._max_plies, self._history, flat, out.legal, out.seats)
 
@@ -88,6 +94,11 @@ class Shogi(Game):
             raise IllegalActionError(f"shogi: row {refused}: action {action} is refused: {meaning}")
 
     def _step(self, states: States, actions: NDArray[np.int32], out: Outcomes, is_start: bool) -> int:
+        rows = len(states)
+        self._require("actions", actions, (rows, 1))
+        self._require("rewards", out.rewards, (rows, 2))
+        self._require("terminated", out.terminated, (rows,))
+        self._require("truncated", out.truncated, (rows,))
         return step_rows(
             *self._views(states),
             actions,
@@ -102,7 +113,24 @@ class Shogi(Game):
 
     def _views(self, states: States) -> tuple[NDArray[np.uint64], NDArray[np.uint8], np.uint64]:
         """All states as words, as bytes, and the words of one row."""
+        if states.dtype is not self.state_dtype and states.dtype != self.state_dtype:
+            raise GameContractError("shogi: these states are of other settings, or of another game")
+        self._require("states", states, (len(states),))
         return states.view(np.uint64), states.view(np.uint8), self._width
+
+    def _require(self, name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
+        """Refuse arrays of another shape or with gaps: the kernels believe what they are given."""
+        if array.shape != shape or not array.flags.c_contiguous:
+            gaps = "" if array.flags.c_contiguous else ", with gaps"
+            raise GameContractError(
+                f"shogi: {name} has shape {list(array.shape)}{gaps}; expected {list(shape)} without gaps"
+            )
+
+    def count_lines(self, states: States, depth: int) -> int:
+        """How many lines of `depth` moves, at least one, there are from the first row."""
+        line = self.new_states(depth)
+        line[0] = states[0]
+        return count_lines(*self._views(line), depth)
 
     def heuristic(self) -> Heuristic:
         """Counting material, one or two plies deep."""
@@ -149,6 +177,8 @@ class _Material:
 
     def action_values(self, states: States, depth: int) -> NDArray[np.float64]:
         """What each action wins in material within `depth` plies; a mate is worth more than all men."""
+        if depth not in (1, 2):
+            raise ConfigError(f"depth={depth}: material is counted 1 or 2 plies deep")
         values = np.full((len(states), NUM_ACTIONS), -np.inf)
         action_values(*self._game._views(states), depth, values)
         return values

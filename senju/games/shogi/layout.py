@@ -8,7 +8,6 @@ import numpy as np
 BLACK, WHITE = 0, 1  # Black (sente) moves up the board, and first from the usual start
 
 # codes of men on the board; `| OF_WHITE` for White's
-EMPTY = 0
 PAWN, LANCE, KNIGHT, SILVER, GOLD, BISHOP, ROOK, KING = range(1, 9)
 PRO_PAWN, PRO_LANCE, PRO_KNIGHT, PRO_SILVER, HORSE, DRAGON = range(9, 15)
 OF_WHITE = 16
@@ -24,7 +23,6 @@ PROMOTED: Final = {
 }
 UNPROMOTED: Final = {promoted: kind for kind, promoted in PROMOTED.items()}
 HAND_KINDS: Final = (PAWN, LANCE, KNIGHT, SILVER, GOLD, BISHOP, ROOK)  # the order of hands and of drops
-LETTERS: Final = "PLNSGBRK"  # of kinds 1 to 8
 NUM_OF_KIND: Final = {PAWN: 18, LANCE: 4, KNIGHT: 4, SILVER: 4, GOLD: 4, BISHOP: 2, ROOK: 2, KING: 2}
 
 NUM_SQUARES = 81

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from senju.errors import IllegalActionError
+from senju.errors import ConfigError, IllegalActionError
 from senju.games.game import States
 from senju.games.shogi.explain import explain_action
 from senju.games.shogi.game import Shogi, ShogiConfig
@@ -30,11 +30,13 @@ class Position:
         self,
         sfen: str | None = None,
         *,
-        max_plies: int = 512,
-        declaration: Literal["27", "24", "none"] = "27",
+        max_plies: int | None = None,
+        declaration: Literal["27", "24", "none"] | None = None,
         game: Shogi | None = None,
     ) -> None:
-        self.game = game or Shogi(ShogiConfig(max_plies=max_plies, declaration=declaration))
+        if game is not None and (max_plies is not None or declaration is not None):
+            raise ConfigError("give a game, which has its own rules, or max_plies and declaration, not both")
+        self.game = game or Shogi(ShogiConfig(max_plies=max_plies or 512, declaration=declaration or "27"))
         placement = parse_sfen(START_SFEN if sfen is None else sfen)
         self.states: States = self.game.new_states(1)
         self.game.place(self.states, placement._replace(side=1 - placement.side))
@@ -98,7 +100,7 @@ class Position:
         self.push(self.action(usi))
 
     def push(self, action: int) -> None:
-        """Play a legal move, also where repetition, declaration or the limit has ended the game."""
+        """Play a legal move, also where repetition or a declaration has ended the game."""
         self._require_legal(action)
         if self.ply >= self.states["hashes"].shape[1] - 1:
             raise IllegalActionError(
@@ -110,6 +112,16 @@ class Position:
     def _require_legal(self, action: int) -> None:
         if not 0 <= action < self.game.num_actions or not is_allowed(self.states["legal"][0], action):
             raise IllegalActionError(f"shogi: {explain_action(self.state, action)}")
+
+    def perft(self, depth: int) -> int:
+        """How many lines of `depth` moves there are; what ends games otherwise than by mate is not looked at.
+
+        >>> [Position().perft(depth) for depth in (1, 2, 3)]
+        [30, 900, 25470]
+        """
+        if depth < 1:
+            raise ConfigError(f"depth={depth}: expected at least 1")
+        return self.game.count_lines(self.states, depth)
 
     def sfen(self) -> str:
         """The position as SFEN."""

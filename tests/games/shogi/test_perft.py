@@ -4,11 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from senju.games.shogi.core.perft import count_lines
-from senju.games.shogi.game import Shogi, ShogiConfig
 from senju.games.shogi.layout import START_SFEN
 from senju.games.shogi.position import Position
-from senju.games.shogi.sfen import parse_sfen
 from tests.games.shogi.flips import flip_sfen
 
 # from the middle of a game; from a problem that has the most moves of all positions
@@ -19,14 +16,11 @@ COUNTS = {
     "middle game": (MIDDLE_GAME, [207, 28_684, 4_809_015]),
     "most moves": (MOST_MOVES, [593]),
 }
-GAME = Shogi(ShogiConfig(max_plies=1))  # the count needs no history
 COLOURS = {"as given": str, "flipped": flip_sfen}
 
 
 def perft(sfen: str, depth: int) -> int:
-    states = GAME.new_states(depth + 1)
-    GAME.place(states[:1], parse_sfen(sfen))
-    return count_lines(*GAME._views(states), depth)
+    return Position(sfen).perft(depth)
 
 
 def perft_by_positions(position: Position, depth: int) -> int:

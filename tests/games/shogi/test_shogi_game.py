@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from senju.errors import ConfigError, IllegalActionError
+from senju.errors import ConfigError, GameContractError, IllegalActionError
 from senju.games import make_game
 from senju.games.check import check_game
 from senju.games.game import Outcomes, States
@@ -182,3 +182,27 @@ def test_each_row_keeps_its_own_ending() -> None:
     assert outcomes.rewards.tolist() == [[1, -1], [0, 0], [-1, 1]]
     assert outcomes.terminated.tolist() == [True, False, True]
     assert not outcomes.truncated.any()
+
+
+def test_arrays_that_do_not_fit_are_refused_before_a_kernel_sees_them() -> None:
+    game, two = Shogi(), Shogi().new_games(2)
+    seen, outcomes = game.new_observations(2), game.new_outcomes(2)
+    actions = np.full((2, 1), 59, np.int32)
+    before = two.tobytes()
+    with pytest.raises(GameContractError, match=r"seats has shape \[3, 1\].*expected \[2, 1\]"):
+        game.observe(two, seen._replace(seats=np.zeros((3, 1), np.int8)))
+    with pytest.raises(GameContractError, match=r"observation has shape .* with gaps"):
+        game.observe(two, seen._replace(observation=np.zeros((4, 1, 48, 9, 9), np.uint8)[::2]))
+    with pytest.raises(GameContractError, match=r"actions has shape \[3, 1\]"):
+        game.step(two, np.full((3, 1), 59, np.int32), outcomes)
+    with pytest.raises(GameContractError, match=r"rewards has shape \[1, 2\]"):
+        game.step(two, actions, outcomes._replace(rewards=np.zeros((1, 2), np.float32)))
+    with pytest.raises(GameContractError, match="states has shape .* with gaps"):
+        game.step(game.new_games(4)[::2], actions, outcomes)
+    assert two.tobytes() == before
+
+
+def test_states_of_other_settings_are_refused() -> None:
+    longer = Shogi(ShogiConfig(max_plies=600))
+    with pytest.raises(GameContractError, match="of other settings"):
+        Shogi().observe(longer.new_games(1), Shogi().new_observations(1))

@@ -7,7 +7,7 @@ compiled kernel serves every setting, whatever the length of the history behind 
 import numpy as np
 
 # words
-SETS = np.uint64(0)  # [view][own, other][set][two words]
+# 0 to 127: the sets [view][own, other][set][two words]
 LEGAL = np.uint64(128)  # 35 words: the legal actions of the side to move
 HASH = np.uint64(163)
 BOARD = np.uint64(164)  # 11 words, see the bytes below

@@ -5,29 +5,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from senju.games.shogi.core.bits import OPPOSITE, Words, either, get, nearest
+from senju.games.shogi.core.bits import Words
 from senju.games.shogi.core.layout import (
-    ALL,
     BOARD_BYTE,
     HANDS_BYTE,
     LEGAL,
     NUM_LEGAL_WORDS,
     NUM_RULE_WORDS,
-    OTHER,
     SIDE_BYTE,
     VIEW,
 )
 from senju.games.shogi.core.moves import Octets, generate
 from senju.games.shogi.core.packing import pack_sets
-from senju.games.shogi.core.position import play
+from senju.games.shogi.core.position import PROMOTED, play, source_of
 from senju.kernels import ONE, WORD_BITS, ZERO, compiled, trailing_zeros
 
 MATE_VALUE = 1000.0
 #                      -  P  L  N  S  G  B  R   K +P +L +N +S   H   D
 _VALUES = np.array([0, 1, 3, 4, 5, 6, 8, 10, 0, 6, 6, 6, 6, 10, 12, 0], np.float64)
 _IN_HAND = np.array([0, 1, 3, 4, 5, 6, 8, 10, 0, 1, 3, 4, 5, 8, 10, 0], np.float64)
-_PROMOTED = np.array([0, 9, 10, 11, 12, 0, 13, 14, 0, 0, 0, 0, 0, 0, 0, 0], np.int64)
-_3, _7, _8, _9, _10, _11, _20, _80, _81 = (np.uint64(n) for n in (3, 7, 8, 9, 10, 11, 20, 80, 81))
+_3, _7, _10, _20, _80, _81 = (np.uint64(n) for n in (3, 7, 10, 20, 80, 81))
 
 
 @compiled
@@ -43,16 +40,9 @@ def _gain(words: Words, octets: Octets, base: np.uint64, action: np.uint64) -> A
     gain = _VALUES[taken] + _IN_HAND[taken]
     if kind < _10:
         return gain
-    direction = kind - _10
-    if direction == _8:
-        source = target - _7
-    elif direction == _9:
-        source = target + _11
-    else:
-        occupied = either(get(words, own + ALL), get(words, own + OTHER + ALL))
-        source = nearest(OPPOSITE[direction], target, occupied)
+    source = source_of(words, own, kind - _10, target)
     man = octets[board + (_80 - source if side != ZERO else source)] & np.uint8(15)
-    return gain + _VALUES[_PROMOTED[man]] - _VALUES[man]
+    return gain + _VALUES[PROMOTED[man]] - _VALUES[man]
 
 
 @compiled

@@ -10,8 +10,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from senju.games.shogi.core.layout import NUM_LEGAL_WORDS
+
 _NUM_SETS, _LOW_BITS, _HIGH_BITS, _WORD_BITS = 27, 63, 18, 64
-NUM_WORDS = -(-_NUM_SETS * (_LOW_BITS + _HIGH_BITS) // _WORD_BITS)
 
 
 @intrinsic  # type: ignore[untyped-decorator]  # numba has no types
@@ -25,7 +26,7 @@ def pack_sets(typing_context: Any, sets: Any, words: Any, start: Any) -> Any:
             data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
             return builder.gep(data, [index])
 
-        parts: list[list[Any]] = [[] for _ in range(NUM_WORDS)]  # what is ORed into each word
+        parts: list[list[Any]] = [[] for _ in range(NUM_LEGAL_WORDS)]  # what is ORed into each word
         bit = 0
         for index in range(2 * _NUM_SETS):
             loaded = builder.load(place(0, ir.Constant(word, index)))

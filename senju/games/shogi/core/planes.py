@@ -21,13 +21,12 @@ from senju.games.shogi.core.layout import (
 )
 from senju.games.shogi.core.moves import Octets
 from senju.games.shogi.core.rules import RUNNING, entering_points
-from senju.kernels import ONE, ZERO, compiled, fill_81, inlined, spread_bits
+from senju.kernels import ALL_BITS, ONE, ZERO, compiled, fill_81, inlined, spread_bits
 
 NUM_PLANES = 48
 PLANES_OF_PAST = 42  # men and hands
 HANDS_PLANE = np.uint64(81 * 28)
 REPETITIONS, CHECK, OWN_POINTS, OTHER_POINTS, PLIES, IS_BLACK = (np.uint64(81 * n) for n in range(42, 48))
-ALL_BITS = np.uint64(2**64 - 1)
 _3, _4, _7, _14, _15, _16, _80, _81 = (np.uint64(n) for n in (3, 4, 7, 14, 15, 16, 80, 81))
 _PAST_BYTES = PAST_WORDS << _3
 _HANDS_AFTER_BOARD = HANDS_BYTE - BOARD_BYTE

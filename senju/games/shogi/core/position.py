@@ -16,12 +16,11 @@ from senju.games.shogi.core.layout import (
     VIEW,
 )
 from senju.games.shogi.core.moves import Octets
-from senju.kernels import ONE, ZERO, compiled, inlined
+from senju.kernels import ALL_BITS, ONE, ZERO, compiled, inlined
 
-_ALL_BITS = np.uint64(2**64 - 1)
 # whether a man moves as gold does
-_AS_GOLD = np.array([_ALL_BITS if code in (5, 9, 10, 11, 12) else 0 for code in range(16)], np.uint64)
-_PROMOTED = np.array([0, 9, 10, 11, 12, 0, 13, 14, 0, 0, 0, 0, 0, 0, 0, 0], np.uint8)
+_AS_GOLD = np.array([ALL_BITS if code in (5, 9, 10, 11, 12) else 0 for code in range(16)], np.uint64)
+PROMOTED = np.array([0, 9, 10, 11, 12, 0, 13, 14, 0, 0, 0, 0, 0, 0, 0, 0], np.uint8)
 _HAND_OF_KIND = np.array([0, 0, 1, 2, 3, 4, 5, 6, 0, 0, 1, 2, 3, 5, 6, 0], np.uint64)
 
 _MOST_IN_HAND = 18
@@ -90,6 +89,17 @@ def set_up(words: Words, octets: Octets, base: np.uint64) -> None:
 
 
 @inlined
+def source_of(words: Words, own: np.uint64, direction: np.uint64, target: np.uint64) -> Any:
+    """Where the man stands that moves to a square in a direction, in its own view."""
+    if direction == _8:
+        return target - _7
+    if direction == _9:
+        return target + _11
+    occupied = either(get(words, own + ALL), get(words, own + OTHER + ALL))
+    return nearest(OPPOSITE[direction], target, occupied)
+
+
+@inlined
 def play(words: Words, octets: Octets, base: np.uint64, action: np.uint64) -> None:
     """Play a legal action in the row that starts at word `base`; board, hands, side and hash follow."""
     start = base << np.uint64(3)
@@ -111,14 +121,7 @@ def play(words: Words, octets: Octets, base: np.uint64, action: np.uint64) -> No
         octets[hands + hand] = num_held - _ONE_MAN
         key ^= hand_key(hand, num_held) ^ hand_key(hand, num_held - _ONE_MAN)
     else:
-        direction = kind - _10 if kind >= _10 else kind
-        if direction == _8:
-            source = target - _7
-        elif direction == _9:
-            source = target + _11
-        else:
-            occupied = either(get(words, own + ALL), get(words, own + OTHER + ALL))
-            source = nearest(OPPOSITE[direction], target, occupied)
+        source = source_of(words, own, kind - _10 if kind >= _10 else kind, target)
         source_on_board = _80 - source if is_white else source
         man = octets[board + source_on_board] & _KIND
         taken = octets[board + target_on_board] & _KIND
@@ -126,7 +129,7 @@ def play(words: Words, octets: Octets, base: np.uint64, action: np.uint64) -> No
         _flip_man(words, own, mirrored, man, source)
         key ^= board_key(man | colour, source_on_board)
         if kind >= _10:
-            man = _PROMOTED[man]
+            man = PROMOTED[man]
         if taken != _NOBODY:
             _flip_man(words, mirrored - OTHER, own + OTHER, taken, _80 - target)
             key ^= board_key(taken | (colour ^ _OF_WHITE), target_on_board)
