@@ -28,10 +28,13 @@ SEARCHED = "search against greedy:2"
 def trained(seed: int, folder: Path) -> Run:
     """The finished run of a seed, trained now if need be."""
     path = folder / f"seed-{seed}"
-    if path.exists():
-        return Run(path)
-    report.progress(f"training with seed {seed}")
-    return senju.train("shogi", seed=seed, run=path)
+    if not path.exists():
+        report.progress(f"training with seed {seed}")
+        return senju.train("shogi", seed=seed, run=path)
+    run = Run(path)
+    if not run.metrics or run.metrics[-1]["update"] < run.config.total_updates:
+        raise SystemExit(f"{path} is not finished; go on with: senju train --resume {path}")
+    return run
 
 
 def measure(seed: int, run: Run, num_games: int, nodes: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from senju.games.shogi.csa import write_csa
 from senju.games.shogi.game import Shogi
 from senju.games.shogi.kif import write_kif
 from senju.games.shogi.layout import Ending
-from senju.games.shogi.record import GameRecord, ending_word
+from senju.games.shogi.record import GameRecord, RecordError, ending_word
 from senju.kernels import is_allowed
 from senju.search.settings import SearchConfig
 from senju.training.opponents import make_player
@@ -62,7 +62,8 @@ def play(
             rules, agent = opened.game, opened.agent
             opponent: Player = agent.player(temperature)
             if nodes:
-                opponent = SearchPlayer(rules, agent.model, opponent.name, SearchConfig(nodes=nodes))
+                searching = SearchConfig(nodes=nodes, temperature=temperature)
+                opponent = SearchPlayer(rules, agent.model, opponent.name, searching)
         else:
             if nodes:
                 raise ConfigError("--nodes needs an agent to search with; give --run")
@@ -78,9 +79,7 @@ def play(
         session = _Session(rules, opponent, agent, seat - 1, seed)
         session.run()
         if record is not None:
-            write = write_csa if record.suffix == ".csa" else write_kif
-            record.write_text(write(session.record()), encoding="utf-8")
-            out.print(f"The game is in {escape(str(record))}.", highlight=False)
+            _write_record(session.record(), record)
 
 
 def _write_boards_in(game: Game, letters: str) -> None:
@@ -98,6 +97,20 @@ def _require_record(game: Game, path: Path) -> None:
         raise ConfigError(f"--record {path}: expected a name that ends in .csa or .kif")
     if path.exists():
         raise ConfigError(f"--record {path}: this file exists already")
+    if not path.parent.is_dir():
+        raise ConfigError(f"--record {path}: there is no folder {path.parent}; make it first")
+
+
+def _write_record(game: GameRecord, path: Path) -> None:
+    """Write a game to its file, or where that fails to the terminal: nobody can play it again."""
+    text = write_csa(game) if path.suffix == ".csa" else write_kif(game)
+    try:
+        with path.open("x", encoding="utf-8") as file:  # x: the file may have been made meanwhile
+            file.write(text)
+    except OSError as error:
+        out.print(text, markup=False, highlight=False, soft_wrap=True, end="")
+        raise RecordError(f"{path} cannot be written: {error.strerror}; the game is printed above") from None
+    out.print(f"The game is in {escape(str(path))}.", highlight=False)
 
 
 class _Session:

@@ -1,9 +1,13 @@
 """`senju play`: games typed at a prompt."""
 
+from pathlib import Path
+
 import pytest
 
+from senju.games.shogi.csa import read_csa, read_csa_file
 from senju.training.run import Run
 from tests.conftest import Invoke, Train
+from tests.usi.talk import make_run
 
 SQUARES = [f"{column}{row}" for row in "123" for column in "abc"]
 EMPTY = "1 · · ·\n2 · · ·\n3 · · ·\n  a b c"
@@ -116,6 +120,13 @@ def test_fixed_player_has_no_hints(invoke: Invoke) -> None:
         (["tic_tac_toe", "--seat", "3"], 2, "--seat"),
         (["tic_tac_toe", "--seed", "-1"], 2, "--seed"),
         (["tests.training.test_api:Solitaire", "--against", "random"], 2, "`play` needs two that take turns"),
+        (["tic_tac_toe", "--letters", "latin"], 2, "--letters is for shogi; tic_tac_toe has one way"),
+        (["shogi", "--letters", "greek"], 2, "--letters greek: expected japanese or latin"),
+        (["tic_tac_toe", "--record", "a.csa"], 2, "--record is for shogi; there is no file format for games"),
+        (["shogi", "--record", "a.pgn"], 2, "--record a.pgn: expected a name that ends in .csa or .kif"),
+        (["shogi", "--record", "a/b.csa"], 2, "--record a/b.csa: there is no folder a; make it first"),
+        (["shogi", "--nodes", "8"], 2, "--nodes needs an agent to search with; give --run"),
+        (["shogi", "--nodes", "-1"], 2, "--nodes"),
         ([], 2, "Missing argument"),
     ],
 )
@@ -123,6 +134,7 @@ def test_bad_arguments_are_explained(invoke: Invoke, arguments: list[str], code:
     result = invoke("play", *arguments)
     assert result.exit_code == code
     assert expected in result.stderr
+    assert "your move>" not in result.stdout
 
 
 def test_run_of_another_game_is_refused(invoke: Invoke, train_small: Train) -> None:
@@ -130,3 +142,157 @@ def test_run_of_another_game_is_refused(invoke: Invoke, train_small: Train) -> N
     result = invoke("play", "connect_four", "--run", "run")
     assert result.exit_code == 1
     assert "run is a run of tic_tac_toe, not of connect_four" in result.stderr
+
+
+def test_agent_that_searches_replies(invoke: Invoke, tic_tac_toe_run: Run) -> None:
+    options = ("--run", tic_tac_toe_run.path, "--nodes", 8)
+    result = invoke("play", "tic_tac_toe", *options, typed=typed(*SQUARES))
+    assert "You play seat 1 against tic_tac_toe@6 (8 nodes)." in result.stdout
+    assert "tic_tac_toe@6 (8 nodes) plays " in result.stdout
+    assert any(end in result.stdout for end in ("You win!", "You lose.", "A draw."))
+
+
+AGAINST_RANDOM = ("play", "shogi", "--against", "random")
+
+
+@pytest.fixture(scope="module")
+def shogi_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of Shogi that has hardly learnt; not to be written to."""
+    return make_run(tmp_path_factory.mktemp("runs") / "shogi")
+
+
+# Found by trying: what these players answer to these moves, by these seeds, ends in a mate.
+@pytest.mark.parametrize(
+    ("against", "seed", "moves", "end", "winner"),
+    [
+        ("random", 9, "4i4h 7g7f 8h4d 4d5c+ 5c6b 6b6a G*4c", "You win! (White is mated, Black wins)", 0),
+        (
+            *("greedy:2", 4, "9g9f 2h4h 6g6f 6i7h 5g5f 1g1f 5i6i 7g7f"),
+            *("You lose (Black is mated, White wins).", 1),
+        ),
+    ],
+)
+def test_game_of_shogi_is_played_to_mate_and_recorded(
+    invoke: Invoke, tmp_path: Path, against: str, seed: int, moves: str, end: str, winner: int
+) -> None:
+    options = ("--against", against, "--seed", seed, "--record", "game.csa")
+    result = invoke("play", "shogi", *options, typed=typed(*moves.split()))
+    assert result.exit_code == 0
+    assert result.stdout.rstrip().endswith(f"{end}\nThe game is in game.csa.")
+    [record] = read_csa_file(tmp_path / "game.csa")
+    assert record.moves[::2] == moves.split()
+    assert all(f"{against} plays {reply}\n" in result.stdout for reply in record.moves[1::2])
+    assert (record.names, record.ending, record.winner) == (("You", against), "%TSUMI", winner)
+
+
+def test_shogi_is_played_against_greedy_unless_told_otherwise(invoke: Invoke) -> None:
+    result = invoke("play", "shogi", typed=typed("7g7f", "quit"))
+    assert result.exit_code == 0
+    assert "You play seat 1 against greedy:2." in result.stdout
+    assert "greedy:2 plays " in result.stdout
+    assert "Black to move after 2 plies." in result.stdout
+    assert result.stdout.rstrip().endswith("Good-bye.")
+
+
+@pytest.mark.parametrize(
+    ("move", "reason"),
+    [
+        ("7g7e", "Black's pawn goes from 7g to 7e. It is not legal: Black's pawn on 7g does not move up 2"),
+        ("8h2b+", "'8h2b+': Black's pawn on 7g stands in between"),
+        ("P*5e", "Black drops a pawn on 5e. It is not legal: Black has no pawn in hand."),
+        ("3c3d", "'3c3d' moves White's pawn on 3c, and Black is to move"),
+        ("5e5d", "'5e5d': nobody stands on 5e"),
+        ("7g", "'7g' is no move in USI; expected one such as 7g7f, 8h2b+ or P*5e"),
+    ],
+)
+def test_move_that_shogi_refuses_is_answered_with_the_reason(invoke: Invoke, move: str, reason: str) -> None:
+    result = invoke(*AGAINST_RANDOM, typed=typed(move, "7g7f", "quit"))
+    assert result.exit_code == 0
+    assert reason in result.stdout
+    assert result.stdout.count("your move>") == 3
+    assert result.stdout.count("random plays ") == 1
+
+
+def test_help_tells_how_shogi_s_moves_are_written(invoke: Invoke) -> None:
+    result = invoke(*AGAINST_RANDOM, typed=typed("help", "quit"))
+    assert "moves are written as 7g7f, with promotion 8h2b+, drops P*5e." in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "rank"),
+    [
+        ((), "|v香v桂v銀v金v玉v金v銀v桂v香|一 a"),
+        (("--letters", "japanese"), "|v香v桂v銀v金v玉v金v銀v桂v香|一 a"),
+        (("--letters", "latin"), "| l  n  s  g  k  g  s  n  l | a"),
+    ],
+)
+def test_board_is_written_in_the_letters_asked_for(
+    invoke: Invoke, options: tuple[str, ...], rank: str
+) -> None:
+    lines = invoke(*AGAINST_RANDOM, *options, typed=typed("quit")).stdout.splitlines()
+    assert rank in lines
+
+
+def test_moves_taken_back_are_not_recorded(invoke: Invoke, tmp_path: Path) -> None:
+    lines = typed("undo", "7g7f", "undo", "2g2f", "quit")
+    result = invoke(*AGAINST_RANDOM, "--record", "game.csa", typed=lines)
+    assert result.stdout.count("There is nothing to take back.") == 1
+    assert result.stdout.count("Black to move after 0 plies.") == 2
+    [record] = read_csa_file(tmp_path / "game.csa")
+    assert record.moves[0] == "2g2f"
+    assert f"random plays {record.moves[1]}\n" in result.stdout
+    assert (len(record.moves), record.ending, record.winner) == (2, "%CHUDAN", None)
+
+
+def test_record_names_the_person_in_the_second_seat(invoke: Invoke, tmp_path: Path) -> None:
+    invoke(*AGAINST_RANDOM, "--seat", 2, "--record", "game.csa", typed=typed("quit"))
+    [record] = read_csa_file(tmp_path / "game.csa")
+    assert (record.names, len(record.moves)) == (("random", "You"), 1)
+
+
+def test_game_is_recorded_as_kif(invoke: Invoke, tmp_path: Path) -> None:
+    options = ("--seed", 9, "--record", "game.kif")
+    result = invoke(*AGAINST_RANDOM, *options, typed=typed("4i4h", "7g7f", "quit"))
+    assert result.stdout.rstrip().endswith("The game is in game.kif.")
+    assert (tmp_path / "game.kif").read_text(encoding="utf-8").splitlines() == [
+        "#KIF version=2.0 encoding=UTF-8",
+        "手合割：平手",
+        "先手：You",
+        "後手：random",
+        "手数----指手---------消費時間--",
+        "   1 ４八金(49)",
+        "   2 ４四歩(43)",
+        "   3 ７六歩(77)",
+        "   4 ６二飛(82)",
+        "   5 中断",
+        "まで4手で中断",
+    ]
+
+
+def test_file_that_exists_is_not_overwritten(invoke: Invoke, tmp_path: Path) -> None:
+    (tmp_path / "game.csa").write_text("precious")
+    result = invoke(*AGAINST_RANDOM, "--record", "game.csa", typed=typed("quit"))
+    assert result.exit_code == 2
+    assert "--record game.csa: this file exists already" in result.stderr
+    assert "your move>" not in result.stdout
+    assert (tmp_path / "game.csa").read_text() == "precious"
+
+
+def test_game_that_cannot_be_written_is_printed(invoke: Invoke, tmp_path: Path) -> None:
+    (tmp_path / "game.csa").symlink_to("nowhere")  # not there when looked for, and not to be made
+    result = invoke(*AGAINST_RANDOM, "--record", "game.csa", typed=typed("7g7f", "quit"))
+    assert result.exit_code == 1
+    assert "game.csa cannot be written: File exists; the game is printed above" in result.stderr
+    [record] = read_csa(result.stdout.split("Good-bye.\n")[1])
+    assert (record.moves[0], len(record.moves), record.ending) == ("7g7f", 2, "%CHUDAN")
+
+
+@pytest.mark.slow
+def test_agent_that_searches_plays_shogi(invoke: Invoke, shogi_run: Run, tmp_path: Path) -> None:
+    options = ("--run", shogi_run.path, "--nodes", 8, "--record", "game.csa")
+    result = invoke("play", "shogi", *options, typed=typed("hint", "7g7f", "quit"))
+    assert result.exit_code == 0
+    assert "The agent would play " in result.stdout
+    [record] = read_csa_file(tmp_path / "game.csa")
+    assert record.names == ("You", "shogi@1 (8 nodes)")
+    assert f"shogi@1 (8 nodes) plays {record.moves[1]} (it expects " in result.stdout

@@ -84,8 +84,8 @@ def write_csa(record: GameRecord) -> str:
 
 def _lines(record: GameRecord) -> Iterator[str]:
     times = [seconds for seconds in (*(record.times or []), record.ending_time) if seconds is not None]
-    is_plain = all(seconds == int(seconds) for seconds in times)
-    yield from ["V2.2"] if is_plain else [_DECLARATIONS[0], "V3.0"]
+    is_whole = not any("." in _time_text(seconds) for seconds in times)
+    yield from ["V2.2"] if is_whole else [_DECLARATIONS[0], "V3.0"]
     yield from (f"N{'+-'[side]}{name}" for side, name in enumerate(record.names) if name)
     for key, value in record.headers.items():
         if not key or ":" in key:
@@ -109,9 +109,13 @@ def _comment_lines(record: GameRecord, ply: int) -> list[str]:
 
 
 def _time_lines(seconds: float | None) -> list[str]:
-    if seconds is None:
-        return []
-    return [f"T{int(seconds)}" if seconds == int(seconds) else "T" + f"{seconds:.6f}".rstrip("0")]
+    return [] if seconds is None else [f"T{_time_text(seconds)}"]
+
+
+def _time_text(seconds: float) -> str:
+    """Seconds to six digits; whole ones without a point, which CSA would not read at the end."""
+    rounded = round(seconds, 6)
+    return f"{int(rounded)}" if rounded == int(rounded) else f"{rounded:.6f}".rstrip("0")
 
 
 def _split(text: str) -> list[str]:
@@ -192,8 +196,8 @@ class _GameReader:
     def _read_opening(self, record: GameRecord, statement: Statement) -> None:
         text = statement.text
         if text.startswith("V"):
-            if not re.fullmatch(r"V[1-3](\.[0-9])?", text):
-                raise statement.refuse("this version is unknown; expected V2 to V3")
+            if not re.fullmatch(r"V[23](\.[0-9])?", text):
+                raise statement.refuse("this version is not read; expected V2 to V3")
         elif text.startswith(("N+", "N-")):
             black, white = record.names
             record.names = (text[2:], white) if text[1] == "+" else (black, text[2:])

@@ -61,6 +61,7 @@ class Explanation(NamedTuple):
     """What an action means in a position."""
 
     action: int
+    side: Side  # who is to move
     description: str  # in the mover's view, whatever the position
     move: Move | None  # None where no man of the mover could be meant
     sentence: str  # what would happen on the board
@@ -70,7 +71,8 @@ class Explanation(NamedTuple):
     def __str__(self) -> str:
         name = f"{usi_of_move(self.move)} ({kif_of_move(self.move)}), " if self.move else ""
         verdict = "It is legal." if self.is_legal else f"It is not legal: {self.reason}."
-        view = " in White's view" if self.move and self.move.side == WHITE else ""
+        is_action = 0 <= self.action < NUM_ACTIONS
+        view = " in White's view" if is_action and self.side == WHITE else ""
         return f"{name}action {self.action}, {self.description}{view}: {self.sentence}. {verdict}"
 
 
@@ -97,7 +99,7 @@ def explain(state: np.void, action: int) -> Explanation:
     board, side = state["board"], int(state["side"])
     if not 0 <= action < NUM_ACTIONS:
         known = f"actions are 0 to {NUM_ACTIONS - 1}"
-        return Explanation(action, "no action", None, "it means nothing", False, known)
+        return Explanation(action, side, "no action", None, "it means nothing", False, known)
     is_allowed = bool(int(state["legal"][action // WORD_BITS]) >> (action % WORD_BITS) & 1)
     is_over = state["ending"] != Ending.RUNNING
     reasons = [] if is_allowed else [_why_not(board, state["hands"], side, action)]
@@ -105,7 +107,7 @@ def explain(state: np.void, action: int) -> Explanation:
     move = _move_or_none(board, side, action)
     sentence = _sentence(board, move) if move else f"{SIDE_NAMES[side]} has no man that it could move"
     reason = "; besides, ".join(reasons) or None
-    return Explanation(action, describe_action(action), move, sentence, not reasons, reason)
+    return Explanation(action, side, describe_action(action), move, sentence, not reasons, reason)
 
 
 def _move_or_none(board: Board, side: Side, action: int) -> Move | None:

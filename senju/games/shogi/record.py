@@ -35,7 +35,7 @@ ENDINGS = {
 
 
 class RecordError(SenjuError, ValueError):
-    """A record does not hold together: its moves, times, words or names cannot be written."""
+    """A record does not hold together, in its moves, times, words or names, or cannot be written."""
 
 
 @dataclass
@@ -59,13 +59,13 @@ class GameRecord:
     @property
     def winner(self) -> Side | None:
         """Who won: 0 Black, 1 White; None for a draw or where it is not known."""
+        self._check_ending()
         wins = ENDINGS[self.ending] if self.ending else "nobody"
         return {"mover": self.side, "other": 1 - self.side, "black": 0, "white": 1}.get(wins)
 
     def check(self) -> None:
         """Refuse what no file can hold; the moves themselves are checked when they are replayed."""
-        if self.ending is not None and self.ending not in ENDINGS:
-            raise RecordError(f"ending {self.ending!r} is unknown; expected one of {', '.join(ENDINGS)}")
+        self._check_ending()
         if len(self.moves) > MAX_PLIES:
             raise RecordError(f"there are {len(self.moves)} moves; a record holds at most {MAX_PLIES}")
         if self.times is not None and len(self.times) != len(self.moves):
@@ -80,6 +80,10 @@ class GameRecord:
         for name in (*self.names, *self.headers):
             if "\n" in name or "\r" in name:
                 raise RecordError(f"{name!r} has a line break; names stand on one line")
+
+    def _check_ending(self) -> None:
+        if self.ending is not None and self.ending not in ENDINGS:
+            raise RecordError(f"ending {self.ending!r} is unknown; expected one of {', '.join(ENDINGS)}")
 
 
 class Ply(NamedTuple):

@@ -19,6 +19,7 @@ HAND_ORDER = [
     *(cshogi.PAWN, cshogi.LANCE, cshogi.KNIGHT, cshogi.SILVER),
     *(cshogi.GOLD, cshogi.BISHOP, cshogi.ROOK),
 ]
+REPEATED = [Ending.REPETITION, Ending.PERPETUAL_LOSS, Ending.PERPETUAL_WIN]
 LAWS = {"27": cshogi.LAW_27, "24": cshogi.LAW_24}
 
 
@@ -74,7 +75,10 @@ class Lockstep:
         self.actions = actions_of(self.moves, self.states["side"][self.rows])
 
     def compare(self) -> None:
-        """Hold the legal moves, check, mate and the right to declare against each other."""
+        """Hold the legal moves, check, mate and the right to declare against each other.
+
+        Cshogi counts repetitions otherwise: here only that none ends a game before its fourth time.
+        """
         theirs = np.zeros((len(self), NUM_ACTIONS), np.bool_)
         theirs[self.rows, self.actions] = True
         assert np.count_nonzero(theirs) == len(self.moves), "two moves of cshogi are the same action"
@@ -93,6 +97,9 @@ class Lockstep:
         self.expect_equal(endings == Ending.DECLARATION, is_declared, "declaration")
         is_over = np.array([board.is_game_over() for board in self.boards])
         self.expect_equal(endings == Ending.MATE, is_over & ~is_declared, "mate")
+        is_early = np.isin(endings, REPEATED) & (self.states["repetitions"] < 3)
+        for row in np.flatnonzero(is_early).tolist():
+            raise AssertionError(f"{self.sfen(row)}: ended by repetition before the fourth time")
 
     def compare_text(self, row: int) -> None:
         """Hold one row's SFEN and moves in letters against each other."""

@@ -2,6 +2,7 @@
 
 import random
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import cshogi
@@ -115,6 +116,7 @@ def test_starting_positions(lines: str, sfen: str) -> None:
 WORDS = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=8)
 TEXTS = st.lists(WORDS, min_size=1, max_size=3).map("\n".join)
 TIMES = st.integers(0, 10**6) | st.integers(1, 10**6).map(lambda milliseconds: milliseconds / 1000)
+TIMES |= st.floats(0, 1e-5) | st.floats(2.99999, 3.00001) | st.floats(0, 1e9, exclude_max=True)
 
 
 @st.composite
@@ -141,7 +143,37 @@ def records(draw: st.DrawFn) -> GameRecord:
 @given(records())
 @settings(max_examples=100, deadline=None)
 def test_what_is_written_is_read_again(record: GameRecord) -> None:
-    assert read_csa(write_csa(record), allow_unfinished=True) == [record]
+    assert read_csa(write_csa(record), allow_unfinished=True) == [in_microseconds(record)]
+
+
+def in_microseconds(record: GameRecord) -> GameRecord:
+    """The record with its times as exact as CSA can write them."""
+    times = [None if seconds is None else round(seconds, 6) for seconds in record.times or []]
+    last = None if record.ending_time is None else round(record.ending_time, 6)
+    return replace(record, times=times or record.times, ending_time=last)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "version", "expected"),
+    [
+        (0, "V2.2", "T0"),
+        (12.0, "V2.2", "T12"),
+        (100, "V2.2", "T100"),
+        (1e-7, "V2.2", "T0"),
+        (-0.0, "V2.2", "T0"),
+        (2.9999999, "V2.2", "T3"),
+        (1e-6, "V3.0", "T0.000001"),
+        (0.5, "V3.0", "T0.5"),
+        (10.25, "V3.0", "T10.25"),
+        (999_999_998.9999996, "V2.2", "T999999999"),
+    ],
+)
+def test_times_are_written_to_six_digits(seconds: float, version: str, expected: str) -> None:
+    record = GameRecord(moves=["7g7f"], times=[seconds], ending="%TORYO", ending_time=seconds)
+    lines = write_csa(record).split("\n")
+    assert version in lines
+    assert lines.count(expected) == 2
+    assert read_csa("\n".join(lines)) == [in_microseconds(record)]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -234,7 +266,8 @@ CUT = "is the file cut off?"
 REFUSED = {
     "nothing": ("", ["no CSA record"]),
     "only comments": ("'one\n/\n'two\n", ["no CSA record"]),
-    "unknown version": ("V9\nPI\n+\n%TORYO\n", ["line 1, 'V9'", "version is unknown"]),
+    "unknown version": ("V9\nPI\n+\n%TORYO\n", ["line 1, 'V9'", "version is not read; expected V2 to V3"]),
+    "an older version": ("V1.0\nPI\n+\n%TORYO\n", ["line 1, 'V1.0'", "expected V2 to V3"]),
     "no ending": (
         HEAD + "+7776FU\n",
         ["line 4", "ends after ply 1 without an ending", CUT, "allow_unfinished"],
@@ -369,6 +402,11 @@ def test_record_that_does_not_hold_together_is_not_written(record: GameRecord, e
 def test_words_of_endings_name_the_right_winner(ending: Ending, side: int, winner: int | None) -> None:
     moves = ["7g7f"] * side  # so that this side is to move
     assert GameRecord(moves=moves, ending=ending_word(ending, side)).winner == winner
+
+
+def test_record_of_an_unknown_ending_has_no_winner_to_ask_for() -> None:
+    with pytest.raises(RecordError, match=r"ending '%RESIGN' is unknown; expected one of %TORYO"):
+        _ = GameRecord(ending="%RESIGN").winner
 
 
 SHUFFLE = ["2h3h", "8b7b", "3h2h", "7b8b"]

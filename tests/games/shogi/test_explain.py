@@ -192,6 +192,18 @@ def test_action_that_moves_nobody_is_explained(action: int, expected: str) -> No
     assert "Black has no man that it could move" in str(explanation)
 
 
+def test_white_s_view_is_told_where_nobody_moves() -> None:
+    position = Position("4k4/9/9/9/9/9/9/9/4K4 w - 1")
+    assert explain(position.state, 0).side == 1
+    assert explain_action(position.state, 0) == (
+        "action 0, up to 1a in White's view: White has no man that it could move. "
+        "It is not legal: nobody stands where a move up to 9i starts."
+    )
+    assert explain_action(position.state, NUM_ACTIONS) == (
+        "action 2187, no action: it means nothing. It is not legal: actions are 0 to 2186."
+    )
+
+
 @given(st.integers(0, 2**32), st.integers(0, 250))
 @settings(max_examples=60, deadline=None)
 def test_reasons_are_found_exactly_where_the_rules_refuse(seed: int, num_plies: int) -> None:

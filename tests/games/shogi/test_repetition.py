@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from senju.games.shogi.game import Shogi, ShogiConfig
 from senju.games.shogi.layout import Ending
-from tests.games.shogi.lockstep import Lockstep
+from tests.games.shogi.lockstep import REPEATED, Lockstep
 from tests.games.shogi.sparse import hunted_king
 
 VERDICTS = {
@@ -117,7 +117,9 @@ def play_in_circles(num_games: int, num_plies: int, seed: int) -> Counter[str]:
             expected = judge(record)
             theirs = judge_by_cshogi(record)
             assert theirs in (expected, None), pair.sfen(row)
-            if expected is not Ending.RUNNING:
+            if expected is Ending.RUNNING:
+                assert endings[row] not in REPEATED, pair.sfen(row)
+            else:
                 assert Ending(endings[row]) is expected, pair.sfen(row)
                 count(record, expected, seen)
         pair.keep(pair.can_go_on() & (endings == Ending.RUNNING))

@@ -197,7 +197,7 @@ def test_arrays_that_do_not_fit_are_refused_before_a_kernel_sees_them() -> None:
         game.step(two, np.full((3, 1), 59, np.int32), outcomes)
     with pytest.raises(GameContractError, match=r"rewards has shape \[1, 2\]"):
         game.step(two, actions, outcomes._replace(rewards=np.zeros((1, 2), np.float32)))
-    with pytest.raises(GameContractError, match="states has shape .* with gaps"):
+    with pytest.raises(GameContractError, match=r"states has shape .* with gaps"):
         game.step(game.new_games(4)[::2], actions, outcomes)
     assert two.tobytes() == before
 
