@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from senju.cli.console import SeedOption, friendly_errors, out, percent
+from senju.config import validated
 from senju.errors import ConfigError, SenjuError
 from senju.games import make_game
 from senju.games.game import Game, States
@@ -62,7 +63,7 @@ def play(
             rules, agent = opened.game, opened.agent
             opponent: Player = agent.player(temperature)
             if nodes:
-                searching = SearchConfig(nodes=nodes, temperature=temperature)
+                searching = validated(SearchConfig, {"nodes": nodes, "temperature": temperature})
                 opponent = SearchPlayer(rules, agent.model, opponent.name, searching)
         else:
             if nodes:

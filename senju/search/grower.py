@@ -1,5 +1,6 @@
 """How the tree grows, one batch of positions at a time."""
 
+from collections.abc import Callable
 from typing import NoReturn
 
 import numpy as np
@@ -15,7 +16,6 @@ from senju.search.growth import (
     BAD_REWARD,
     BAD_VALUE,
     NO_MOVES,
-    NO_ROOM,
     add_ends,
     back_up,
     expand,
@@ -56,7 +56,6 @@ class Grower:
         """Add one batch of positions to the tree, at most so many; return how many."""
         tree, config = self.tree, self.config
         wanted = min(config.batch_size, most)
-        tree.reserve_nodes(tree.num_nodes + wanted)
         num_leaves, num_collisions = select(
             tree.nodes,
             tree.edges,
@@ -73,12 +72,18 @@ class Grower:
         self._evaluate(num_leaves, num_collisions)
         return num_leaves
 
-    def look_ahead(self) -> None:
-        """Try the moves of positions that were too far from the root before it moved."""
+    def look_ahead(self, is_stopped: Callable[[], bool] | None = None) -> None:
+        """Try the moves of positions that were too far from the root before it moved, the nearest first.
+
+        What is left when the search is stopped stays untried.
+        """
         nodes, size = self.tree.nodes[: self.tree.num_nodes], self.config.batch_size
         near = (nodes["kind"] == INNER) & ~nodes["is_tried"] & (nodes["depth"] < self.config.look_ahead)
         untried = np.flatnonzero(near).astype(np.int32)
+        untried = untried[np.argsort(nodes["depth"][untried], kind="stable")]
         for start in range(0, len(untried), size):
+            if is_stopped is not None and is_stopped():
+                break
             some = untried[start : start + size]
             self._replay.reach(self.tree.nodes, some, self.tree.depth)
             self._try_moves(some)
@@ -115,13 +120,12 @@ class Grower:
                 f"the model gives {logits.shape[1]} logits for the {self.game.num_actions} actions of "
                 f"{self.game.name}; it is of another game"
             )
-        verdict, where = NO_ROOM, 0
-        while verdict == NO_ROOM:
-            tree.reserve_edges(where)
-            verdict, where = expand(
-                tree.nodes, tree.edges, tree.sizes, leaves, *outcomes, logits, values,
-                seen.legal, seen.seats, self._results,
-            )  # fmt: skip
+        # the tree keeps room for a batch of positions with every move legal; a kernel would not notice
+        assert tree.num_edges + len(leaves) * self.game.num_actions <= len(tree.edges)
+        verdict, where = expand(
+            tree.nodes, tree.edges, tree.sizes, leaves, *outcomes, logits, values,
+            seen.legal, seen.seats, self._results,
+        )  # fmt: skip
         if verdict:
             self._refuse(verdict, int(leaves[where]))
 
@@ -138,7 +142,8 @@ class Grower:
                 continue
             actions = np.ascontiguousarray(tree.edges["action"][first:last])
             outcomes = self._replay.try_moves(row, actions)
-            tree.reserve_nodes(tree.num_nodes + int(outcomes.terminated.sum()))
+            if tree.num_nodes + np.count_nonzero(outcomes.terminated) > len(tree.nodes):
+                continue  # the tree is full: the moves stay untried
             ends = outcomes.rewards, outcomes.terminated
             if not add_ends(tree.nodes, tree.edges, tree.sizes, index, *ends):
                 self._refuse(BAD_REWARD, index)

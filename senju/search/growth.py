@@ -22,7 +22,7 @@ from senju.search.tree import (
 # Evaluations that are no results of a game stay below a win: nothing is proven by them.
 ALMOST_WON = 1.0 - 2.0**-10
 
-EXPANDED, NO_ROOM, NO_MOVES, BAD_VALUE, BAD_PRIORS, BAD_REWARD = 0, 1, 2, 3, 4, 5  # verdicts of `expand`
+EXPANDED, NO_MOVES, BAD_VALUE, BAD_PRIORS, BAD_REWARD = 0, 1, 2, 3, 4  # verdicts of `expand`
 
 
 @compiled
@@ -76,13 +76,8 @@ def expand(
     """Make nodes of the leaves; return a verdict and the row it is about.
 
     A finished game counts what it paid. A truncated one counts what the network makes of its last
-    position, as it does when learning, and is not played on.
+    position, as it does when learning, and is not played on. There must be room for the edges.
     """
-    needed = sizes[NUM_EDGES]
-    for row in range(leaves.shape[0]):
-        needed += int(count_allowed(legal[row, 0]))
-    if needed > edges.shape[0]:
-        return NO_ROOM, needed
     for row in range(leaves.shape[0]):
         node, seat = nodes[leaves[row]], seats[row, 0]
         if terminated[row]:

@@ -14,6 +14,7 @@ before.
 
 import hashlib
 import logging
+import math
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from time import perf_counter
@@ -47,7 +48,7 @@ class Stop(StrEnum):
     NODES = "nodes"  # as many as asked for
     STOPPED = "stopped"  # by `is_stopped`
     PROVEN = "proven"  # nothing is left to find out
-    FULL = "full"  # the tree has max_tree_nodes
+    FULL = "full"  # the tree has max_tree_nodes, or takes max_tree_mib
 
 
 class RootMoves(NamedTuple):
@@ -92,7 +93,12 @@ class TreeSearch:
             raise ConfigError(f"search needs a zero-sum game of two seats in turn; {game.name} is not one")
         self.game, self.config, self.seed = game, config or SearchConfig(), seed
         self.clock = StageClock()  # where the time goes
-        self._tree = Tree()
+        self._tree = Tree(
+            self.config.max_tree_nodes,
+            self.config.max_tree_mib << 20,
+            game.num_actions,
+            self.config.batch_size,
+        )
         self._grower = Grower(game, model, self.config, self._tree, self.clock)
         self._root = game.new_states(0)  # the tree's root; no row where there is no tree
         self._is_kept = False  # `advance` was called: the next run may go on with the tree
@@ -112,8 +118,9 @@ class TreeSearch:
         """Search the position in `states`, one row, with the history that it carries.
 
         `nodes` and `seed` stand in for the ones set; `nodes=0` searches until something else ends it.
-        The root is always evaluated; both functions are called once per batch. Raises
-        NoLegalActionError where the game is over.
+        The root is always evaluated. `is_stopped` is asked before each batch, and while a kept tree
+        is made ready; `on_progress` is called behind each. Raises NoLegalActionError where the game
+        is over.
         """
         started = perf_counter()
         self.clock.start()
@@ -122,7 +129,7 @@ class TreeSearch:
         if self._tree.num_nodes == 0:
             self._grower.plant()
             count += 1
-        self._grower.look_ahead()
+        self._grower.look_ahead(is_stopped)
         self._mix_noise()
         while True:
             ended = self._reason_to_stop(count, limit)
@@ -130,20 +137,28 @@ class TreeSearch:
                 ended = Stop.STOPPED
             if ended is not Stop.NOT_YET:
                 break
-            count += self._grower.grow(min(limit - count, self._room) if limit else self._room)
+            room = self._tree.room
+            count += self._grower.grow(min(limit - count, room) if limit else room)
             if on_progress is not None:
                 on_progress(self._report(count, started, Stop.NOT_YET))
         if ended is Stop.FULL:
-            logger.info("search ends early: its tree has max_tree_nodes=%d", self.config.max_tree_nodes)
+            logger.info(
+                "search ends early: its tree has %d nodes in %.1f MiB; max_tree_nodes=%d, max_tree_mib=%d",
+                self._tree.num_nodes,
+                self._tree.num_bytes / 2**20,
+                self.config.max_tree_nodes,
+                self.config.max_tree_mib,
+            )
         self._root = states.copy()
         return self._report(count, started, ended)
 
-    def advance(self, actions: Sequence[int]) -> int:
+    def advance(self, actions: Sequence[int], most_bytes: float = math.inf) -> int:
         """Let the root be the position after these moves, and the next `run` go on with what is known of it.
 
         Returns how many visits that position has already; 0 where the tree does not reach it. No
         moves at all: the next `run` goes on where the last one stopped. A `run` of another position
-        than the one reached begins anew.
+        than the one reached begins anew. Where about more than `most_bytes` would have to be moved,
+        which takes its time, nothing is kept.
         """
         if not len(self._root):
             return 0
@@ -152,6 +167,9 @@ class TreeSearch:
             self.game.step(states, np.array([[action]], np.int32), outcomes)
             index = self._child(index, action) if index >= 0 else -1
         if index < 0 or self._tree.nodes[index]["kind"] != INNER:
+            self._forget()
+            return 0
+        if index > 0 and self._bytes_below(index) > most_bytes:
             self._forget()
             return 0
         if index > 0:
@@ -174,6 +192,11 @@ class TreeSearch:
         if not 0 <= offset < node["num_opened"]:
             return -1
         return int(tree.edges[node["first_edge"] + offset]["child"])
+
+    def _bytes_below(self, index: int) -> float:
+        """About the memory of a node and what is below it: every visit but a few is a node."""
+        tree = self._tree
+        return tree.used_bytes * float(tree.nodes[index]["visits"] / tree.nodes[0]["visits"])
 
     def _forget(self) -> None:
         self._tree.clear()
@@ -210,11 +233,7 @@ class TreeSearch:
             return Stop.PROVEN
         if limit and count >= limit:
             return Stop.NODES
-        return Stop.FULL if self._room <= 0 else Stop.NOT_YET
-
-    @property
-    def _room(self) -> int:
-        return self.config.max_tree_nodes - self._tree.num_nodes
+        return Stop.FULL if self._tree.room <= 0 else Stop.NOT_YET
 
     def _report(self, count: int, started: float, ended: Stop) -> Snapshot:
         tree = self._tree

@@ -1,8 +1,13 @@
 """Settings of the search."""
 
+from typing import Final
+
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from senju.config import Part
+
+MAX_TREE_NODES: Final = 50_000_000
+MAX_TREE_MIB: Final = 2**16  # that many nodes hardly ever take more
 
 
 class SearchConfig(Part):
@@ -45,6 +50,9 @@ class SearchConfig(Part):
     )
     max_tree_nodes: PositiveInt = Field(
         1_000_000,
-        le=50_000_000,
+        le=MAX_TREE_NODES,
         description="Positions kept at most; each takes 64 bytes and 12 more for each of its legal moves.",
+    )
+    max_tree_mib: PositiveInt = Field(
+        2048, le=MAX_TREE_MIB, description="MiB that the positions kept may take."
     )

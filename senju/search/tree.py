@@ -1,4 +1,4 @@
-"""The search tree: two arrays that grow, and that are cut down to a part of themselves.
+"""The search tree: two arrays that fill up, and that are cut down to a part of themselves.
 
 A node is a position that was reached; an edge is a legal move of a node. Only visited positions are
 nodes, so a node costs 64 bytes and 12 more for each legal move. Values are seat 0's throughout: what
@@ -8,7 +8,12 @@ The edges of a node that have been opened (have a child) stand in front. Behind 
 with the largest prior stands first: an unvisited move is worth the same as the others but for its
 prior, so it is the only one of them that can be chosen. Selection thus looks at visited moves and one
 more, not at all legal ones, and nothing is ever sorted as a whole.
+
+Both arrays have their full size from the beginning. A system commits memory only where it is written
+to, so that costs nothing, and no move ever waits for a large array to be copied into a larger one.
 """
+
+import logging
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,9 +47,11 @@ Nodes = NDArray[np.void]  # of NODE
 Edges = NDArray[np.void]  # of EDGE
 Sizes = NDArray[np.int64]
 
+logger = logging.getLogger(__name__)
+
 PENDING, INNER, ENDED = 0, 1, 2  # kinds of a node; PENDING: not yet evaluated
 NUM_NODES, NUM_EDGES, DEPTH = 0, 1, 2  # places in a tree's sizes; DEPTH is that of the deepest node
-FIRST_NODES, FIRST_EDGES = 1024, 1 << 14  # room at the beginning
+LEAST_BYTES = 1 << 20  # a machine that has no memory for such a tree cannot search
 
 
 @compiled
@@ -103,56 +110,79 @@ def find_edge(nodes: Nodes, edges: Edges, index: int, action: int) -> int:
 
 
 @compiled
-def _mark(nodes: Nodes, num_nodes: int, root: int, places: NDArray[np.int32]) -> tuple[int, int]:
-    """The new index of every node below `root`, -1 for the others; return how many nodes and edges stay."""
-    num_kept, num_edges = 0, 0
+def _mark(nodes: Nodes, num_nodes: int, root: int, places: NDArray[np.int32]) -> None:
+    """Write the new index of every node below `root`, -1 for the others."""
+    num_kept = 0
     places[:root] = -1
     for index in range(root, num_nodes):
         parent = nodes[index]["parent"]  # has a smaller index
         if index == root or (parent >= root and places[parent] >= 0):
             places[index] = num_kept
             num_kept += 1
-            num_edges += nodes[index]["num_edges"]
         else:
             places[index] = -1
-    return num_kept, num_edges
 
 
 @compiled
-def _move(
-    nodes: Nodes, edges: Edges, num_nodes: int, root: int, places: NDArray[np.int32], new_edges: Edges
-) -> int:
-    """Move what stays to the front, its edges to `new_edges`; return the depth of the deepest node."""
-    position, deepest, root_depth = 0, 0, nodes[root]["depth"]
+def _move_edges(nodes: Nodes, edges: Edges, order: NDArray[np.int64], places: NDArray[np.int32]) -> int:
+    """Move the edges of the nodes that stay to the front, in order of their place; return how many."""
+    position = 0
+    for index in order:
+        first, num_opened = nodes[index]["first_edge"], nodes[index]["num_opened"]
+        nodes[index]["first_edge"] = position
+        for offset in range(nodes[index]["num_edges"]):
+            edges[position] = edges[first + offset]
+            if offset < num_opened:
+                edges[position]["child"] = places[edges[position]["child"]]
+            position += 1
+    return position
+
+
+@compiled
+def _move_nodes(nodes: Nodes, num_nodes: int, root: int, places: NDArray[np.int32]) -> tuple[int, int]:
+    """Move the nodes that stay to the front; return how many, and the depth of the deepest."""
+    num_kept, deepest, root_depth = 0, 0, nodes[root]["depth"]
     for index in range(root, num_nodes):
-        if places[index] < 0:
-            continue
-        first, num_edges, num_opened = (
-            nodes[index]["first_edge"],
-            nodes[index]["num_edges"],
-            nodes[index]["num_opened"],
-        )
         new = places[index]
+        if new < 0:
+            continue
         nodes[new] = nodes[index]
-        nodes[new]["first_edge"] = position
         nodes[new]["depth"] -= root_depth
         nodes[new]["parent"] = places[nodes[new]["parent"]] if index > root else -1
         deepest = max(deepest, nodes[new]["depth"])
-        for offset in range(num_edges):
-            new_edges[position] = edges[first + offset]
-            if offset < num_opened:
-                new_edges[position]["child"] = places[edges[first + offset]["child"]]
-            position += 1
-    return deepest
+        num_kept += 1
+    return num_kept, deepest
 
 
 class Tree:
-    """Nodes and edges. Kernels get the arrays, and what they hold beyond `sizes` is nobody's."""
+    """Nodes and edges. Kernels get the arrays, and what they hold beyond `sizes` is nobody's.
 
-    def __init__(self) -> None:
-        self.nodes = np.empty(FIRST_NODES, NODE)
-        self.edges = np.empty(FIRST_EDGES, EDGE)
+    The bounds are kept by who adds to the tree: `room` says how much more may come. Beyond them there
+    is place for the edges of a last batch, and for ended games that one position's moves lead to.
+    """
+
+    def __init__(self, max_nodes: int, max_bytes: int, num_actions: int, batch_size: int) -> None:
+        self.max_bytes = max_bytes
+        while True:
+            # every node but the root has an edge that leads to it
+            self.max_nodes = min(max_nodes, 1 + self.max_bytes // (NODE.itemsize + EDGE.itemsize))
+            self._max_edges = min(max_nodes * num_actions, self.max_bytes // EDGE.itemsize)
+            try:
+                self.nodes = np.empty(self.max_nodes + num_actions, NODE)
+                self.edges = np.empty(self._max_edges + batch_size * num_actions, EDGE)
+                break
+            except MemoryError:
+                if self.max_bytes < LEAST_BYTES:
+                    raise
+                self.max_bytes //= 2
+        if self.max_bytes < max_bytes:
+            logger.warning(
+                "there is no memory for a search tree of %d MiB; it gets %d",
+                max_bytes >> 20,
+                self.max_bytes >> 20,
+            )
         self.sizes = np.zeros(3, np.int64)  # by NUM_NODES, NUM_EDGES, DEPTH
+        self._most_nodes = self._most_edges = 0  # there ever were: their memory stays committed
 
     @property
     def num_nodes(self) -> int:
@@ -160,40 +190,51 @@ class Tree:
         return int(self.sizes[NUM_NODES])
 
     @property
+    def num_edges(self) -> int:
+        """Legal moves of them all."""
+        return int(self.sizes[NUM_EDGES])
+
+    @property
     def depth(self) -> int:
         """Plies from the root to the deepest node."""
         return int(self.sizes[DEPTH])
 
     @property
+    def used_bytes(self) -> int:
+        """Memory of the nodes and edges that there are."""
+        return self.num_nodes * NODE.itemsize + self.num_edges * EDGE.itemsize
+
+    @property
     def num_bytes(self) -> int:
-        """Memory of both arrays."""
-        return self.nodes.nbytes + self.edges.nbytes
+        """Memory that has been written to, and is therefore held."""
+        num_nodes, num_edges = max(self.num_nodes, self._most_nodes), max(self.num_edges, self._most_edges)
+        return num_nodes * NODE.itemsize + num_edges * EDGE.itemsize
 
-    def reserve_nodes(self, num_nodes: int) -> None:
-        """Make room for so many nodes in all."""
-        if num_nodes > len(self.nodes):
-            self.nodes = _grown(self.nodes, self.num_nodes, num_nodes)
-
-    def reserve_edges(self, num_edges: int) -> None:
-        """Make room for so many edges in all."""
-        if num_edges > len(self.edges):
-            self.edges = _grown(self.edges, int(self.sizes[NUM_EDGES]), num_edges)
+    @property
+    def room(self) -> int:
+        """How many more nodes may come, if they have as many moves as those that are there."""
+        num_moves = max(self.num_edges / self.num_nodes, 1.0)
+        again = min(self._most_nodes - self.num_nodes, (self._most_edges - self.num_edges) / num_moves)
+        new = (self.max_bytes - self.num_bytes) / (NODE.itemsize + EDGE.itemsize * num_moves)
+        return min(self.max_nodes - self.num_nodes, int(max(again, 0) + max(new, 0)))
 
     def clear(self) -> None:
         """Forget everything; the memory is kept."""
+        self._remember_most()
         self.sizes[:] = 0
 
     def cut_to(self, root: int) -> None:
         """Keep a node and what is below it: it becomes the root."""
+        self._remember_most()
         places = np.empty(self.num_nodes, np.int32)
-        num_kept, num_edges = _mark(self.nodes, self.num_nodes, root, places)
-        edges = np.empty(max(num_edges, FIRST_EDGES), EDGE)
-        depth = _move(self.nodes, self.edges, self.num_nodes, root, places, edges)
-        self.edges = edges
+        _mark(self.nodes, self.num_nodes, root, places)
+        kept = np.flatnonzero(places >= 0)
+        # in the order of their edges, so that these move to the front and never onto each other
+        order = kept[np.argsort(self.nodes["first_edge"][kept], kind="stable")]
+        num_edges = _move_edges(self.nodes, self.edges, order, places)
+        num_kept, depth = _move_nodes(self.nodes, self.num_nodes, root, places)
         self.sizes[NUM_NODES], self.sizes[NUM_EDGES], self.sizes[DEPTH] = num_kept, num_edges, depth
 
-
-def _grown(array: NDArray[np.void], used: int, wanted: int) -> NDArray[np.void]:
-    grown = np.empty(max(wanted, 2 * len(array)), array.dtype)
-    grown[:used] = array[:used]
-    return grown
+    def _remember_most(self) -> None:
+        self._most_nodes = min(max(self.num_nodes, self._most_nodes), self.max_nodes)
+        self._most_edges = min(max(self.num_edges, self._most_edges), self._max_edges)

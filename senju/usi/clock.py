@@ -5,6 +5,8 @@ move loses on its way (the overhead), and what a busy machine may take at the wo
 """
 
 import math
+from collections import deque
+from statistics import median
 from typing import Final, NamedTuple
 
 from senju.usi.protocol import Limits
@@ -68,6 +70,36 @@ def _free_time(left: int, increment: int, byoyomi: int, ply: int, overhead: int)
 
 
 FADING: Final = 0.9  # of what is remembered of a slow batch, by each batch since
+REMEMBERED: Final = 15  # batches, from move to move
+
+
+class Pace:
+    """How long the next batch of a search may take, judged by those before it, of earlier moves too.
+
+    Within a move the slowest one counts, and fades. From an earlier move only what was usual counts:
+    one that a busy machine held up once would otherwise cost the moves to come.
+    """
+
+    def __init__(self) -> None:
+        self._slow = 0.0
+        self._recent: deque[float] = deque(maxlen=REMEMBERED)
+        self._is_tried = True  # there was a batch since `begin`
+
+    def begin(self) -> None:
+        """Another move is thought about."""
+        if not self._is_tried and self._recent:
+            self._recent.popleft()  # by and by a pace that allows no batch at all is tried again
+        self._slow, self._is_tried = 0.0, False
+
+    def note(self, seconds: float) -> None:
+        """A batch took so long."""
+        self._recent.append(seconds)
+        self._slow, self._is_tried = max(FADING * self._slow, seconds), True
+
+    @property
+    def expected(self) -> float:
+        """Seconds that the next batch may take."""
+        return max(self._slow, median(self._recent) if self._recent else 0.0)
 
 
 class Alarm:
@@ -75,13 +107,8 @@ class Alarm:
 
     def __init__(self, budget: Budget, started: float) -> None:
         self.budget, self.started = budget, started
-        self._asked: float | None = None
-        self._slow = 0.0
 
-    def is_over(self, now: float, is_decided: bool) -> bool:
-        """Whether to stop at `now`, in seconds: also where a batch as slow as lately would end too late."""
-        if self._asked is not None:
-            self._slow = max(FADING * self._slow, now - self._asked)
-        self._asked = now
+    def is_over(self, now: float, is_decided: bool, expected: float) -> bool:
+        """Whether to stop at `now`: also where a batch of `expected` seconds would end too late."""
         time = self.budget.usual if is_decided else self.budget.longest
-        return 1000 * (now + self._slow - self.started) >= time
+        return 1000 * (now + expected - self.started) >= time

@@ -1,7 +1,8 @@
 """The engine: one thread reads and obeys, the main thread thinks.
 
-The main thread thinks so that a mistake of ours ends the program with its traceback, instead of
-leaving it silent. The reading thread never waits for a search, so `stop` and `quit` count at once.
+The main thread thinks so that what cannot be loaded ends the program with its traceback, instead of
+leaving it silent; a search that fails is told, and a legal move played. The reading thread never waits
+for a search, so `stop` and `quit` count at once.
 """
 
 import logging

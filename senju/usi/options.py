@@ -8,6 +8,7 @@ from pydantic.fields import FieldInfo
 
 from senju.config import Part, nearest, validated
 from senju.errors import ConfigError
+from senju.search.settings import MAX_TREE_MIB
 from senju.usi.protocol import ProtocolError, quoted
 
 MAX_SEED: Final = 2**31 - 1  # programs keep an option's number in 32 bits
@@ -17,7 +18,7 @@ class EngineConfig(Part):
     """What a Shogi program can set; the run and the command line set the defaults."""
 
     usi_ponder: bool = Field(False, description="Name the reply to ponder on with each move.")
-    usi_hash: int = Field(512, ge=1, le=2**20, description="MiB the search tree may take.")
+    usi_hash: int = Field(512, ge=1, le=MAX_TREE_MIB, description="MiB the search tree may take.")
     nodes: int = Field(0, ge=0, le=10**9, description="Nodes per move; 0: as many as the time allows.")
     batch: int = Field(16, ge=1, le=1024, description="Positions evaluated at once.")
     temperature: int = Field(

@@ -59,6 +59,11 @@ class Task:
         """Whether a clock ends the search, or will."""
         return self._budget.longest < math.inf
 
+    @property
+    def seconds(self) -> float:
+        """How long the search may take, unless it is asked to end or waits for a hit."""
+        return math.inf if self._alarm is None else self._budget.usual / 1000
+
     def stop(self) -> None:
         """Ask for the answer at once."""
         self._stop.set()
@@ -80,15 +85,15 @@ class Task:
             self._best, self._best_since = best, now
         self._depth = depth
 
-    def is_over(self, now: float) -> bool:
-        """Whether the search is to end; asked between two batches."""
+    def is_over(self, now: float, expected: float = 0.0) -> bool:
+        """Whether the search is to end; asked between two batches, the next of `expected` seconds."""
         alarm = self._alarm
         if self.is_stopping or alarm is None:
             return self.is_stopping
         if self.limits.depth is not None and self._depth >= self.limits.depth:
             return True
         is_decided = now - self._best_since >= DECIDED_SHARE * (now - self._started)
-        return alarm.is_over(now, is_decided)
+        return alarm.is_over(now, is_decided, expected)
 
     def wait_until_due(self) -> None:
         """Wait until an answer may be given."""

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
-from senju.errors import IllegalActionError, SenjuError
+from senju.errors import IllegalActionError
+from senju.search.settings import MAX_TREE_NODES
+from senju.usi.clock import Pace
 from senju.usi.lines import LineWriter
 from senju.usi.options import EngineConfig
 from senju.usi.protocol import Report, SetPosition, best_move_line, info_line
@@ -20,7 +22,9 @@ if TYPE_CHECKING:  # slow to import: loaded when needed, so that `usi` is answer
 
 INFO_SECONDS: Final = 0.25  # between two `info` lines
 LONGEST_LINE: Final = 40  # moves shown of what the search expects
-BYTES_PER_NODE: Final = 1500  # of the tree, with edges for some 110 legal moves
+MOVED_PER_SECOND: Final = 10**9  # bytes of a tree that is cut down to what is kept
+LEAST_CUTTING: Final = 0.005  # seconds that any move may take for it: a new root takes as long
+CUTTING_SHARE: Final = 0.25  # of the time for a move; a tree that would take longer is given up
 RESIGNING_MOVES: Final = 3  # in a row that must look lost
 RESIGN, WIN = "resign", "win"
 
@@ -35,6 +39,7 @@ class Thinker:
         self._model: Model | None = None
         self._search: TreeSearch | None = None
         self._searched: Task | None = None  # whose tree the search has
+        self._pace = Pace()  # of the search
         self._lost: list[Task] = []  # own moves in a row that looked lost
         self.is_ready = False
 
@@ -84,12 +89,14 @@ class Thinker:
             position = new_position(position.sfen(), position.game)
         try:
             snapshot = self._run_search(task, position)
-        except (SenjuError, RuntimeError, MemoryError) as error:  # RuntimeError: torch's
+            return self._show(task, position, snapshot), snapshot
+        # whatever it is: a `go` is always answered, and the log has the traceback
+        except Exception as error:
             log.exception("the search failed")
-            self._writer.complain(f"the search failed, so that any legal move is played: {error}")
+            what = f"{type(error).__name__}: {error}"
+            self._writer.complain(f"the search failed, so that any legal move is played: {what}")
             self._search = None
             return position.legal_moves()[:1], None
-        return self._show(task, position, snapshot), snapshot
 
     def _show(self, task: Task, position: "Position", snapshot: "Snapshot") -> Sequence[str]:
         """Send how far the search has come; returns the line of best moves."""
@@ -100,12 +107,23 @@ class Thinker:
         return report.line
 
     def _run_search(self, task: Task, position: "Position") -> "Snapshot":
-        search = self._search_for(task, position)
-        shown = time.monotonic()
+        search, is_kept = self._search_for(task, position)
+        self._pace.begin()
+        shown = began = time.monotonic()
+        is_first = not is_kept  # the root is evaluated first, in as much time as a batch takes
+
+        def is_stopped() -> bool:
+            nonlocal began, is_first
+            now = time.monotonic()
+            if is_first:
+                self._pace.note(now - began)
+            began, is_first = now, False
+            return task.is_over(now, self._pace.expected)
 
         def take_notice(snapshot: "Snapshot") -> None:
             nonlocal shown
             now = time.monotonic()
+            self._pace.note(now - began)
             task.note(snapshot.best, len(snapshot.line), now)
             if now - shown >= INFO_SECONDS:
                 shown = now
@@ -116,22 +134,27 @@ class Thinker:
             return search.run(
                 position.states,
                 nodes=task.node_limit(search.config.nodes) if has_choice else 1,
-                is_stopped=lambda: task.is_over(time.monotonic()),
+                is_stopped=is_stopped,
                 on_progress=take_notice,
             )
 
-    def _search_for(self, task: Task, position: "Position") -> "TreeSearch":
-        """The search for a task: with the last one's tree where the game goes on from there."""
+    def _search_for(self, task: Task, position: "Position") -> tuple["TreeSearch", bool]:
+        """The search for a task, and whether it has the last one's tree: the game may go on from there."""
         last, self._searched = self._searched, task
         if self._search is None or last is None or not _is_alike(task, last):
-            self._search = self._new_search(position, task.config)
-        elif task.game_number == last.game_number and task.situation.continues(last.situation):
-            played = task.situation.actions[len(last.situation.actions) :]
-            try:
-                self._search.advance(played)
-            except IllegalActionError:
-                log.info("the rules ended the game on the way; the search begins anew")
-        return self._search
+            self._search = None  # first: its memory is free then
+            self._search, self._pace = self._new_search(position, task.config), Pace()
+            return self._search, False
+        if not task.situation.continues(last.situation):
+            return self._search, False
+        played = task.situation.actions[len(last.situation.actions) :]
+        seconds = max(CUTTING_SHARE * task.seconds, LEAST_CUTTING)
+        try:
+            kept = self._search.advance(played, MOVED_PER_SECOND * seconds)
+        except IllegalActionError:
+            log.info("the rules ended the game on the way; the search begins anew")
+            return self._search, False
+        return self._search, kept > 0
 
     def _new_search(self, position: "Position", config: EngineConfig) -> "TreeSearch":
         from senju.search.puct import SearchConfig, TreeSearch
@@ -140,7 +163,8 @@ class Thinker:
         settings = SearchConfig(
             batch_size=config.batch,
             temperature=config.temperature / 100,
-            max_tree_nodes=config.usi_hash * 2**20 // BYTES_PER_NODE,
+            max_tree_nodes=MAX_TREE_NODES,
+            max_tree_mib=config.usi_hash,
         )
         return TreeSearch(position.game, self._model, settings, config.seed)
 
@@ -165,8 +189,9 @@ def _threads(config: EngineConfig) -> AbstractContextManager[None]:
 
 
 def _is_alike(task: Task, last: Task) -> bool:
-    """Whether two tasks can have the same search."""
-    return task.situation.rules == last.situation.rules and task.config == last.config
+    """Whether two tasks can have the same search; each game has its own, which gives back the memory."""
+    is_same_game = task.game_number == last.game_number
+    return is_same_game and task.situation.rules == last.situation.rules and task.config == last.config
 
 
 def _is_later_move(task: Task, last: Task) -> bool:

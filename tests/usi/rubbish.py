@@ -3,9 +3,14 @@
 import random
 from collections.abc import Callable, Iterator
 
+from senju.usi.options import EngineConfig, option_lines
+
 COMMANDS = "usi isready setoption usinewgame position go stop ponderhit gameover debug register"
 LIMITS = "btime wtime byoyomi binc winc nodes depth movetime infinite ponder mate"
-OPTIONS = "Nodes Batch USI_Hash USI_Ponder MaxPly DeclarationRule ResignValue Seed Nothing"
+ANNOUNCED = [line.split() for line in option_lines(EngineConfig())]
+LARGEST = {words[2]: words[-1] for words in ANNOUNCED if "max" in words}
+# without Threads: on a busy machine they wait for each other most of the time
+OPTIONS = " ".join([words[2] for words in ANNOUNCED if words[2] != "Threads"] + ["Nothing"])
 VALUES = "true false none 24 27 0 1 -1 7 20 50 99999999999999999999 1e9 0x10 ٣ ½ NaN inf 1_0 +5 --5"
 MOVES = "7g7f 3c3d 2g2f 8c8d 2b8h+ 7i8h 8h2b+ B*5e P*5e 5e5d 1a1b 9i9h 5i5h 0a0b 7g7f+ K*5e 7g 7g7f7e"
 WORDS = f"{COMMANDS} {LIMITS} {OPTIONS} {VALUES} {MOVES} name value startpos sfen moves win"
@@ -49,7 +54,12 @@ def _go(chance: random.Random) -> bytes:
 
 
 def _option(chance: random.Random) -> bytes:
-    return f"setoption name {chance.choice(OPTIONS.split())} value {chance.choice(VALUES.split())}".encode()
+    name = chance.choice(OPTIONS.split())
+    values = VALUES.split()
+    if name in LARGEST and name != "Batch":  # so large a batch takes its time
+        values.append(LARGEST[name])
+    value = chance.choice(values)
+    return f"setoption name {name} value {value}".encode()
 
 
 def _some(chance: random.Random, words: str, most: int) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from senju.usi.clock import LONGEST_GAME, Alarm, Budget, Costs, plan
+from senju.usi.clock import LONGEST_GAME, REMEMBERED, Alarm, Budget, Costs, Pace, plan
 from senju.usi.protocol import Limits
 
 COSTS = Costs(overhead=30, margin=100)
@@ -107,29 +107,64 @@ def test_sudden_death_is_used_up_rather_than_saved(left: int) -> None:
     assert play_down(left, 0, COSTS, [0], False)[-1] < left / 5
 
 
+def batches_until(alarm: Alarm, pace: Pace, now: float, seconds: float) -> list[float]:
+    """When the batches of a search end that take so many seconds each, until the alarm rings."""
+    ends: list[float] = []
+    while not alarm.is_over(now, True, pace.expected):
+        now += seconds
+        ends.append(now)
+        pace.note(seconds)
+    return ends
+
+
 def test_alarm_rings_before_a_batch_would_end_too_late() -> None:
-    alarm = Alarm(Budget(1000, 1000), started=50.0)
-    assert not alarm.is_over(50.0, True)
-    assert not alarm.is_over(50.3, True)  # the next batch ends at 0.6
-    assert not alarm.is_over(50.6, True)  # at 0.9
-    assert alarm.is_over(50.9, True)  # at 1.2
-
-
-def test_alarm_forgets_a_batch_that_was_slow_once() -> None:
-    alarm = Alarm(Budget(1000, 1000), started=0.0)
-    times = [0.0, 0.4, *(0.4 + 0.01 * i for i in range(1, 50))]
-    assert not any(alarm.is_over(now, True) for now in times)
-    assert alarm.is_over(0.99, True)
-
-
-def test_alarm_does_not_count_what_came_before_the_first_batch() -> None:
-    alarm = Alarm(Budget(1000, 1000), started=0.0)
-    assert not alarm.is_over(0.6, True)
-    assert not alarm.is_over(0.61, True)
+    ends = batches_until(Alarm(Budget(1000, 1000), started=50.0), Pace(), 50.0, 0.3)
+    assert ends == pytest.approx([50.3, 50.6, 50.9])
 
 
 def test_alarm_gives_an_undecided_search_longer() -> None:
     alarm = Alarm(Budget(1000, 3000), started=0.0)
-    assert not alarm.is_over(1.5, False)
-    assert alarm.is_over(1.6, True)
-    assert alarm.is_over(3.0, False)
+    assert not alarm.is_over(1.5, False, 0.0)
+    assert alarm.is_over(1.6, True, 0.0)
+    assert alarm.is_over(3.0, False, 0.0)
+
+
+def test_slow_batch_counts_for_a_while() -> None:
+    pace = Pace()
+    pace.note(0.4)
+    assert pace.expected == 0.4
+    for _ in range(30):
+        pace.note(0.01)
+    assert 0.01 <= pace.expected < 0.02
+
+
+def test_first_batch_of_a_move_is_expected_to_take_as_long_as_those_before() -> None:
+    pace = Pace()
+    for _ in range(3):
+        pace.begin()
+        pace.note(0.16)
+    pace.begin()
+    assert pace.expected == 0.16
+    # 300 ms of byoyomi: a batch fits into what is left after 30 ms, none after 60
+    budget = plan(Limits(byoyomi=300), 0, 0, COSTS)
+    assert batches_until(Alarm(budget, started=0.0), pace, 0.03, 0.16) == [0.19]
+    pace.begin()
+    assert batches_until(Alarm(budget, started=0.0), pace, 0.06, 0.16) == []
+
+
+def test_machine_that_was_held_up_once_costs_no_other_move() -> None:
+    pace = Pace()
+    for seconds in [0.01] * 5 + [3.0]:
+        pace.note(seconds)
+    assert pace.expected == 3.0
+    pace.begin()
+    assert pace.expected == 0.01
+
+
+def test_pace_that_allows_no_batch_is_forgotten_in_time() -> None:
+    pace = Pace()
+    for _ in range(100):
+        pace.note(3.0)
+    for _ in range(REMEMBERED + 1):
+        pace.begin()
+    assert pace.expected == 0.0

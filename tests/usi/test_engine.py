@@ -4,6 +4,7 @@ import io
 import os
 import re
 import threading
+import time
 from typing import Any
 
 import cshogi
@@ -16,7 +17,8 @@ from senju.usi.engine import Engine
 from senju.usi.lines import LineWriter
 from senju.usi.options import EngineConfig
 from senju.usi.thinker import Thinker
-from tests.usi.talk import Talk, engine_here, small_model
+from tests.usi.rubbish import LARGEST
+from tests.usi.talk import PATIENCE, Talk, engine_here, small_model
 
 TO_AND_FRO = "2h1h 8b9b 1h2h 9b8b"  # the start position again, after four plies
 MATED = "4k4/4G4/4G4/9/9/9/9/9/4K4 w - 1"
@@ -133,10 +135,13 @@ def test_only_move_is_played_at_once() -> None:
     assert lines[-1] == "bestmove 1a1b"
 
 
-def is_answered(talk: Talk) -> bool:
-    """Whether a best move came before the answer to `isready`, which an engine gives at any time."""
+def is_quiet(talk: Talk) -> bool:
+    """Whether neither a best move nor a complaint came before the answer to `isready`, given at any time.
+
+    A complaint would say that there was nothing to stop or to hit: the answer had come too early.
+    """
     talk.say("isready")
-    return any(line.startswith("bestmove") for line in talk.hear("readyok"))
+    return not any(line.startswith(("bestmove", "info string")) for line in talk.hear("readyok"))
 
 
 @pytest.mark.parametrize(
@@ -147,10 +152,12 @@ def test_endless_search_is_answered_when_asked_to(position: str, how: str) -> No
     with engine_here() as talk:
         talk.say("isready", f"position {position}", f"go {how}")
         talk.hear("readyok")
-        assert not is_answered(talk)
+        if position in ("startpos", f"sfen {MATE_IN_ONE}"):  # nothing is searched in the others
+            talk.hear("info depth")  # it has thought, and could have answered
+        assert is_quiet(talk)
         talk.say("stop")
         talk.hear("bestmove")
-        assert not is_answered(talk)
+        assert is_quiet(talk)
 
 
 @pytest.mark.parametrize("clock", ["btime 0 wtime 0 byoyomi 150", "btime 5000 wtime 5000", ""])
@@ -158,9 +165,10 @@ def test_endless_search_is_answered_when_asked_to(position: str, how: str) -> No
 def test_ponder_hit_starts_the_clock(clock: str, nodes: int) -> None:
     with engine_here(nodes=nodes) as talk:
         talk.say("isready", "position startpos moves 7g7f 3c3d", f"go ponder {clock}")
-        talk.hear("readyok")
-        assert not is_answered(talk)
+        talk.hear("info depth")
+        assert is_quiet(talk)
         assert is_legal("startpos moves 7g7f 3c3d", talk.ask("ponderhit"))
+        assert is_quiet(talk)
 
 
 def test_reply_to_ponder_on_is_named_only_if_wanted() -> None:
@@ -305,7 +313,7 @@ def test_end_of_the_game_ends_pondering() -> None:
         talk.say("go ponder", "gameover win")
         talk.hear("bestmove")
         talk.say("gameover lose", "gameover")
-        assert not is_answered(talk)
+        assert is_quiet(talk)
 
 
 @pytest.mark.parametrize("ply", [12, 13, 14])
@@ -351,33 +359,72 @@ def test_run_that_sees_earlier_positions_gets_them() -> None:
 
 
 class Fragile(Model):
-    """A network that fails once it is told to."""
+    """A network that fails, or is slow, once it is told to."""
 
     def __init__(self) -> None:
         super().__init__((), 0, Model.Config())
-        self.inner, self.is_broken = small_model(), False
+        self.inner, self.seconds, self.num_calls = small_model(), 0.0, 0
+        self.error: Exception | None = None
 
     def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
-        if self.is_broken:
-            raise RuntimeError("out of memory")
+        self.num_calls += 1
+        time.sleep(self.seconds)  # what a large network takes
+        if self.error:
+            raise self.error
         logits, values = self.inner(observation)
         return logits, values
 
 
-def test_search_that_fails_is_told_and_a_legal_move_played() -> None:
+@pytest.mark.parametrize("error", [RuntimeError("broken"), MemoryError("broken"), KeyError("broken")])
+def test_search_that_fails_in_any_way_is_told_and_a_legal_move_played(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     model = Fragile()
     with engine_here(lambda: model) as talk:
         talk.say("isready")
         talk.hear("readyok")
-        model.is_broken = True
+        model.error = error
         talk.say("go")
         lines = talk.hear("bestmove")
-        assert "search failed" in lines[0]
-        assert "out of memory" in lines[0]
+        assert lines[0].startswith("info string error: the search failed")
+        assert f"{type(error).__name__}: {error}" in lines[0]
         assert is_legal("startpos", lines[-1].split()[1])
-        model.is_broken = False
+        assert "Traceback" in caplog.text
+        model.error = None
         talk.say("go")
         assert INFO.fullmatch(talk.hear("bestmove")[0])
+
+
+def test_no_batch_is_begun_that_would_end_after_the_byoyomi() -> None:
+    model = Fragile()
+
+    def count_calls(*lines: str) -> int:
+        before = model.num_calls
+        talk.ask(*lines)
+        return model.num_calls - before
+
+    with engine_here(lambda: model, nodes=0) as talk:
+        talk.say("isready")
+        talk.hear("readyok")
+        model.seconds = 0.16
+        # 200 ms to think: the root is evaluated, and a batch would end after 320
+        assert count_calls("position startpos", "go byoyomi 300") == 1
+        line = "position startpos moves 7g7f"
+        talk.say(line, "go nodes 25")  # four batches; the tree is kept
+        moves = talk.hear("bestmove")[-2].split(" pv ")[1].split()
+        # 150 ms, from the first: the batches of the move before are known to take longer
+        assert count_calls(f"{line} {moves[0]} {moves[1]}", "go byoyomi 250") == 0
+
+
+@pytest.mark.parametrize("option", sorted(LARGEST))
+def test_engine_lives_with_the_largest_value_of_every_option(option: str) -> None:
+    with engine_here() as talk:
+        talk.say("isready")
+        talk.hear("readyok")
+        talk.say(f"setoption name {option} value {LARGEST[option]}", "isready", "go nodes 20")
+        lines = talk.hear("bestmove")
+    assert not any(line.startswith("info string") for line in lines)
+    assert is_legal("startpos", lines[-1].split()[1])
 
 
 def test_run_that_cannot_be_loaded_ends_the_engine_with_a_word() -> None:
@@ -431,6 +478,9 @@ def test_input_that_breaks_off_ends_the_engine() -> None:
 def test_mistake_in_the_thread_that_reads_is_not_kept_quiet() -> None:
     with pytest.raises(RuntimeError, match="the thread that reads has failed"):
         engine_of(LineWriter(io.BytesIO())).run(Failing(ZeroDivisionError()))
+    for thread in threading.enumerate():
+        if thread.name == "usi-reader":
+            thread.join(PATIENCE)  # its warning belongs to this test
 
 
 def test_quitting_does_not_wait_for_a_search() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from senju.search.settings import MAX_TREE_MIB, MAX_TREE_NODES, SearchConfig
 from senju.usi.options import EngineConfig, option_lines, with_option
 from senju.usi.protocol import ProtocolError
 
@@ -32,6 +33,13 @@ def test_every_option_is_announced_with_its_type() -> None:
 def test_numbers_fit_into_32_bits_as_programs_expect() -> None:
     spins = [line.split() for line in option_lines(EngineConfig()) if " spin " in line]
     assert all(int(words[-1]) < 2**31 for words in spins)
+
+
+def test_all_that_is_announced_can_be_set_and_searched_with() -> None:
+    hash_line = next(line for line in option_lines(EngineConfig()) if "USI_Hash" in line)
+    assert hash_line.endswith(f" min 1 max {MAX_TREE_MIB}")
+    config = with_option(EngineConfig(), "USI_Hash", str(MAX_TREE_MIB))
+    assert SearchConfig(max_tree_mib=config.usi_hash, max_tree_nodes=MAX_TREE_NODES)
 
 
 @pytest.mark.parametrize(

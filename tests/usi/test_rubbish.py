@@ -13,7 +13,7 @@ from tests.usi.talk import engine_here
 
 MOVES = "7g7f 3c3d 2g2f 8c8d"
 NODES = 1237  # of the last search, which is known by them
-USUAL = ("Batch value 8", "USI_Hash value 64", "MaxPly value 512")
+USUAL = ("Batch value 8", "USI_Hash value 64", "MaxPly value 512", "ResignValue value 0")
 KNOWN_WORDS = {"", "id", "option", "usiok", "readyok", "info", "bestmove", "checkmate"}
 
 

@@ -1,5 +1,6 @@
 """When a search is to end, and when its answer may be given."""
 
+import math
 from typing import Any
 
 from senju.usi.options import EngineConfig
@@ -20,6 +21,21 @@ def test_clock_ends_a_search() -> None:
     assert not asked.is_over(10.1)
     assert asked.is_over(11.0)
     assert asked.is_due
+
+
+def test_search_ends_where_the_next_batch_would_end_too_late() -> None:
+    asked = task(BYOYOMI)
+    assert not asked.is_over(0.5, expected=0.4)
+    assert asked.is_over(0.5, expected=0.6)
+
+
+def test_time_for_a_search_is_told_where_a_clock_runs() -> None:
+    assert task(BYOYOMI).seconds == 1.0
+    asked = task(BYOYOMI._replace(is_ponder=True))
+    assert asked.seconds == math.inf
+    asked.hit(5.0)
+    assert asked.seconds == 1.0
+    assert task(Limits()).seconds == task(Limits(is_infinite=True)).seconds == math.inf
 
 
 def test_stop_ends_any_search() -> None:
@@ -76,7 +92,6 @@ def test_search_whose_best_move_just_changed_takes_longer() -> None:
     def is_over(changed: float) -> bool:
         asked = task(Limits(times=(400_000, 400_000)), move_overhead=0, byoyomi_margin=0)
         asked.note(best=5, depth=1, now=changed)
-        asked.is_over(11.9)
         return asked.is_over(12.0)
 
     assert is_over(changed=1.0)  # ten seconds are usual
