@@ -5,8 +5,8 @@
 Trains Shogi with its preset once per seed (about fifteen minutes each on two cores; seeds that stand
 in the folder already are taken from there), then plays each agent's best moves, colours swapped in
 pairs, against random play, against players that count material one and two plies deep, and against
-its own checkpoint from a third of the way; and its search against the stronger counting player. The
-learning curves are drawn to docs/strength_shogi.svg.
+its own checkpoint from a third of the way; and its search against its bare policy. The learning
+curves are drawn to docs/strength_shogi.svg.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from senju.training.opponents import make_player
 from senju.training.run import Run
 from senju.training.search_player import SearchPlayer
 
-SEARCHED = "search against greedy:2"
+SEARCHED = "search against the bare policy"
 
 
 def trained(seed: int, folder: Path) -> Run:
@@ -48,10 +48,8 @@ def measure(seed: int, run: Run, num_games: int, nodes: int) -> dict[str, Any]:
         result = play_match(run.game, player, opponent, num_games, seed=1000 + seed)
         results[name] = result.as_dict()
     searcher = SearchPlayer(run.game, run.agent.model, player.name, SearchConfig(nodes=nodes))
-    num_searched = max(2, num_games // 20 * 2)
-    results[SEARCHED] = play_match(
-        run.game, searcher, opponents["greedy:2"], num_searched, seed=1000 + seed
-    ).as_dict()
+    num_searched = max(2, num_games // 10 * 2)
+    results[SEARCHED] = play_match(run.game, searcher, player, num_searched, seed=1000 + seed).as_dict()
     last = run.metrics[-1]
     return {
         "seed": seed,
@@ -67,7 +65,7 @@ def main() -> None:
     """Train, measure, print, draw, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--games", type=int, default=400, help="per opponent; a tenth for the search")
+    parser.add_argument("--games", type=int, default=400, help="per opponent; a fifth for the search")
     parser.add_argument("--nodes", type=int, default=128, help="of the search")
     parser.add_argument("--folder", type=Path, required=True)
     settings = parser.parse_args()
