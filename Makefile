@@ -22,14 +22,16 @@ train: $(READY)
 play: $(READY)
 	$(BIN)/senju play connect_four --run $(shell ls -dt runs/connect_four-* 2>/dev/null | head -1)
 
-# everything: format, lint, types, all tests; coverage of the fast ones, since counting slows the others
+# everything: format, lint, types, all tests; coverage of the fast ones, since counting slows the others,
+# and the slow ones one by one, since they start, kill and count processes
+FAST := -m 'not slow' -n logical --dist loadfile
 test: $(READY) lint
-	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -m 'not slow' --cov --cov-report=term
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest $(FAST) --cov --cov-report=term
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -m slow
 
 # the fast part, while working
 check: $(READY) lint
-	$(BIN)/python -m pytest -m 'not slow' -q
+	$(BIN)/python -m pytest $(FAST) -q
 
 .PHONY: lint
 lint: $(READY)

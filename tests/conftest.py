@@ -15,6 +15,7 @@ import torch
 from typer.testing import CliRunner
 
 import senju
+from senju.cli import console
 from senju.cli.app import app
 from senju.config import Settings, merged
 from senju.training.run import Run
@@ -215,6 +216,8 @@ Invoke = Callable[..., Output]
 def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     """Runs the command line in this process, in an empty folder; an unforeseen error is raised."""
     monkeypatch.chdir(tmp_path)
+    for each in (console.out, console.err):  # whoever runs the tests may have fixed their width
+        monkeypatch.setattr(each, "_width", None)
 
     def run(*arguments: object, typed: str | None = None) -> Output:
         result = CliRunner().invoke(app, [str(a) for a in arguments], input=typed, env=ENVIRONMENT)
