@@ -65,7 +65,7 @@ def test_network_is_loaded_once() -> None:
     with engine_here(load) as talk:
         for _ in range(3):
             talk.say("isready")
-            assert talk.hear("readyok") == ["readyok"]
+            assert [line for line in talk.hear("readyok") if line] == ["readyok"]  # blank ones say: wait
         talk.ask("go")
     assert len(loaded) == 1
 
