@@ -15,8 +15,6 @@ The figure is all moves over the time until the last worker stopped. Nobody is b
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -26,9 +24,9 @@ from time import perf_counter
 from typing import Any, Protocol
 
 import bench_report as report
+from fleet import Fleet
 from peers.shogi_play import RandomPlay
 
-from senju.backends.processes.hand import ONE_MATH_THREAD
 from senju.machine import available_cores, inspect_machine
 
 MIXING_TURNS = 1000  # longer than any game, so that rows stand anywhere in theirs
@@ -83,50 +81,16 @@ class Threads:
         return steps / (perf_counter() - began)
 
 
-class Processes:
-    """Workers in processes of their own; each takes a line with seconds and answers with its steps."""
+class Processes(Fleet):
+    """Workers in processes of their own; each answers with its steps."""
 
     def __init__(self, number: int, batch: int) -> None:
-        self._processes = [
-            subprocess.Popen(
-                [sys.executable, __file__, "--batch", str(batch), "--worker", str(seed)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                env=os.environ | ONE_MATH_THREAD,
-            )
-            for seed in range(number)
-        ]
-        for process in self._processes:
-            self._answer(process)  # it is ready
-
-    def __enter__(self) -> "Processes":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for process in self._processes:
-            assert process.stdin is not None
-            process.stdin.close()  # that is their end
-        for process in self._processes:
-            process.wait()
+        super().__init__([[__file__, "--batch", str(batch), "--worker", str(seed)] for seed in range(number)])
 
     def measure(self, number: int, seconds: float) -> float:
         """Steps a second of the first `number` workers together."""
-        chosen, began = self._processes[:number], perf_counter()
-        for process in chosen:
-            assert process.stdin is not None
-            process.stdin.write(f"{seconds}\n")
-            process.stdin.flush()
-        steps = sum(self._answer(process) for process in chosen)
-        return steps / (perf_counter() - began)
-
-    @staticmethod
-    def _answer(process: "subprocess.Popen[str]") -> int:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"a worker ended with status {process.wait()}; its error stands above")
-        return int(line)
+        began = perf_counter()
+        return self.ask(number, seconds) / (perf_counter() - began)
 
 
 KINDS: dict[str, type[Processes] | type[Threads]] = {"processes": Processes, "threads": Threads}

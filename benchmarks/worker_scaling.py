@@ -17,8 +17,6 @@ independent process has 8 of its own.
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -27,9 +25,9 @@ from time import perf_counter
 from typing import Any
 
 import bench_report as report
+from fleet import Fleet
 
 from senju.backends.backend import Backend
-from senju.backends.processes.hand import ONE_MATH_THREAD
 from senju.config import Settings
 from senju.machine import available_cores, inspect_machine, math_threads
 from senju.memory import keep_freed_memory
@@ -90,51 +88,11 @@ class Team:
         return rate
 
 
-class Independents:
-    """Processes that know nothing of each other; each measures itself when it is told to."""
-
-    def __init__(self, settings: argparse.Namespace, number: int) -> None:
-        options = ["--game", settings.game, "--games-per-shard", str(settings.games_per_shard)]
-        options += ["--rollout-steps", str(settings.rollout_steps), "--alone"]
-        self._processes = [
-            subprocess.Popen(
-                [sys.executable, __file__, *options],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                env=os.environ | ONE_MATH_THREAD,
-            )
-            for _ in range(number)
-        ]
-        for process in self._processes:
-            self._answer(process)  # it is ready
-
-    def __enter__(self) -> "Independents":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for process in self._processes:
-            assert process.stdin is not None
-            process.stdin.close()  # that is their end
-        for process in self._processes:
-            process.wait()
-
-    def measure(self, number: int, seconds: float) -> float:
-        """Steps a second of so many of them together."""
-        chosen = self._processes[:number]
-        for process in chosen:
-            assert process.stdin is not None
-            process.stdin.write(f"{seconds}\n")
-            process.stdin.flush()
-        return sum(self._answer(process) for process in chosen)
-
-    @staticmethod
-    def _answer(process: "subprocess.Popen[str]") -> float:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"a process ended with status {process.wait()}; its error stands above")
-        return float(line)
+def independents(settings: argparse.Namespace, number: int) -> Fleet:
+    """Processes that know nothing of each other; each measures its own steps a second."""
+    options = ["--game", settings.game, "--games-per-shard", str(settings.games_per_shard)]
+    options += ["--rollout-steps", str(settings.rollout_steps), "--alone"]
+    return Fleet([[__file__, *options]] * number)
 
 
 def serve_alone(settings: argparse.Namespace) -> None:
@@ -160,12 +118,12 @@ def measure_all(settings: argparse.Namespace) -> tuple[Rates, list[float]]:
                 config = make_config(settings, settings.shards, collect)
                 teams[number, mode] = stack.enter_context(Team(config, number))
         report.progress(f"starting {max(settings.workers)} independent processes")  # with a warm cache by now
-        independents = stack.enter_context(Independents(settings, max(settings.workers)))
+        alone = stack.enter_context(independents(settings, max(settings.workers)))
         for repeat in range(settings.repeats):
             report.progress(f"repeat {repeat + 1} of {settings.repeats}")
             busy.append(inspect_machine().busy_cores)
             for number in settings.workers:
-                rates[number]["limit"].append(independents.measure(number, settings.seconds))
+                rates[number]["limit"].append(alone.ask(number, settings.seconds))
                 for mode in MODES:
                     rates[number][mode].append(teams[number, mode].measure(settings.seconds))
     return rates, busy

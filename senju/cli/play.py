@@ -209,11 +209,15 @@ class _Session:
         )
         out.print(f"The agent would play {moves}; it expects {values[0]:+.2f} for you.", highlight=False)
 
-    def reply(self) -> int:
+    def reply(self) -> int | None:
+        """The opponent's move, or None where the person does not wait for it."""
         table = Table(
             self.rows.states, self.observations, self.rows.clock, self.rows.seed, int(Stream.PERSONS_OPPONENT)
         )
-        action = int(self.opponent.choose(table)[0, 0])
+        try:
+            action = int(self.opponent.choose(table)[0, 0])
+        except KeyboardInterrupt:
+            return None
         expects = ""
         if self.agent is not None:
             _, values = self.agent.evaluate(self.rows.states)

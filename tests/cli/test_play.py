@@ -1,10 +1,14 @@
 """`senju play`: games typed at a prompt."""
 
+import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from senju.games.shogi.csa import read_csa, read_csa_file
+from senju.training.players import RandomPlayer, Table
 from senju.training.run import Run
 from tests.conftest import Invoke, Train
 from tests.usi.talk import make_run
@@ -242,6 +246,21 @@ def test_moves_taken_back_are_not_recorded(invoke: Invoke, tmp_path: Path) -> No
     assert record.moves[0] == "2g2f"
     assert f"random plays {record.moves[1]}\n" in result.stdout
     assert (len(record.moves), record.ending, record.winner) == (2, "%CHUDAN", None)
+
+
+def test_ctrl_c_while_the_opponent_thinks_ends_the_game_and_keeps_it(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def think(player: RandomPlayer, table: Table) -> NDArray[np.int32]:
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("thinking went on after Ctrl-C")
+
+    monkeypatch.setattr(RandomPlayer, "choose", think)
+    result = invoke(*AGAINST_RANDOM, "--record", "game.csa", typed=typed("7g7f"))
+    assert result.exit_code == 0
+    assert result.stdout.endswith("Good-bye.\nThe game is in game.csa.\n")
+    [record] = read_csa_file(tmp_path / "game.csa")
+    assert (record.moves, record.ending) == (["7g7f"], "%CHUDAN")
 
 
 def test_record_names_the_person_in_the_second_seat(invoke: Invoke, tmp_path: Path) -> None:

@@ -21,7 +21,15 @@ from senju.games.shogi.layout import HAND_KINDS, PROMOTED
 from senju.games.shogi.men import CSA_CODES, SIDE_NAMES, kind_of, man_on, side_of
 from senju.games.shogi.notation import Move, NotationError, action_of_move, csa_of_move, usi_of_move
 from senju.games.shogi.position import Position
-from senju.games.shogi.record import ENDINGS, MAX_PLIES, GameRecord, RecordError, new_position, replay
+from senju.games.shogi.record import (
+    ENDINGS,
+    MAX_PLIES,
+    MAX_SECONDS,
+    GameRecord,
+    RecordError,
+    new_position,
+    replay,
+)
 from senju.games.shogi.sfen import SfenError, format_sfen, parse_sfen
 from senju.kernels import is_allowed
 
@@ -235,6 +243,8 @@ class _GameReader:
         if parts is None:
             raise statement.refuse("expected seconds, such as T12" + self._hint(statement))
         seconds = float(parts[1]) if "." in parts[1] else int(parts[1])
+        if seconds >= MAX_SECONDS + 1:
+            raise statement.refuse(f"expected at most {MAX_SECONDS} seconds{self._hint(statement)}")
         if self.record.ending is not None:
             self.record.ending_time = seconds
         elif not self.times:

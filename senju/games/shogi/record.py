@@ -13,6 +13,7 @@ from senju.games.shogi.position import Position
 from senju.games.shogi.sfen import parse_sfen
 
 MAX_PLIES = 4096  # of a record; as many as the rules can hold
+MAX_SECONDS = 999_999_999  # of a move, and parts of a second more
 
 # CSA's words for endings, and who wins: the side to move, the other, Black, White, or nobody
 ENDINGS = {
@@ -71,8 +72,8 @@ class GameRecord:
         if self.times is not None and len(self.times) != len(self.moves):
             raise RecordError(f"there are {len(self.times)} times for {len(self.moves)} moves")
         for seconds in (*(self.times or []), self.ending_time):
-            if seconds is not None and not 0 <= seconds < 1e9:
-                raise RecordError(f"a time of {seconds} seconds; expected 0 to 999999999")
+            if seconds is not None and not 0 <= round(seconds, 6) < MAX_SECONDS + 1:
+                raise RecordError(f"a time of {seconds} seconds; expected 0 to {MAX_SECONDS}")
         last = len(self.moves) + (self.ending is not None)
         wrong = [ply for ply in self.comments if not 0 <= ply <= last]
         if wrong:

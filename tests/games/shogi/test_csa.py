@@ -276,6 +276,10 @@ REFUSED = {
     "half a move": (HEAD + "+7776FU\n-33", ["line 5, '-33'", "ply 2 is no move", "+7776FU", CUT]),
     "half a man": (HEAD + "+7776F", ["line 4", "ply 1 is no move", CUT]),
     "half a time": (HEAD + "+7776FU\nT", ["line 5, 'T'", "expected seconds", CUT]),
+    "endless time": (
+        HEAD + "+7776FU\nT1000000000\n%TORYO\n",
+        ["line 5, 'T1000000000'", "expected at most 999999999 seconds"],
+    ),
     "half an ending": (HEAD + "+7776FU\n%TORY", ["'%TORY'", "did you mean %TORYO?", CUT]),
     "no such ending": (HEAD + "%XYZ\n+7776FU\n", ["'%XYZ'", "expected one of %TORYO"]),
     "half a header": ("V2.2\n$EVEN", ["line 2", "$NAME:text", CUT]),

@@ -1,0 +1,54 @@
+"""Processes that measure themselves: each takes a line with seconds and answers with a number."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from senju.backends.processes.hand import ONE_MATH_THREAD
+
+
+class Fleet:
+    """Started once, one math thread each; they stand still until they are asked."""
+
+    def __init__(self, commands: Sequence[Sequence[str]]) -> None:
+        """`commands` are scripts with their arguments; each says a number when it is ready."""
+        self._processes = [
+            subprocess.Popen(
+                [sys.executable, *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=os.environ | ONE_MATH_THREAD,
+            )
+            for command in commands
+        ]
+        for process in self._processes:
+            self._answer(process)
+
+    def __enter__(self) -> "Fleet":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.close()  # that is their end
+        for process in self._processes:
+            process.wait()
+
+    def ask(self, number: int, seconds: float) -> float:
+        """Let the first `number` measure at the same time; returns the sum of their answers."""
+        chosen = self._processes[:number]
+        for process in chosen:
+            assert process.stdin is not None
+            process.stdin.write(f"{seconds}\n")
+            process.stdin.flush()
+        return sum(self._answer(process) for process in chosen)
+
+    @staticmethod
+    def _answer(process: "subprocess.Popen[str]") -> float:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a process ended with status {process.wait()}; its error stands above")
+        return float(line)
