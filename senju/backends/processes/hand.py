@@ -16,6 +16,7 @@ from senju.backends.processes.main import STACK_SIGNAL
 from senju.backends.threads import connected_pair
 from senju.machine import count_memory_kills
 
+_SILENCE_SECONDS = 0.25  # after this long no more of a stack comes
 _STACK_SECONDS = 1.0  # for a hung worker to tell where it is
 _BOOT = str(Path(boot.__file__).resolve())
 ONE_MATH_THREAD = dict.fromkeys(
@@ -98,13 +99,13 @@ class ProcessHand(Hand):
             while os.read(self.output, 65536):
                 pass
         self._process.send_signal(STACK_SIGNAL)
-        said, deadline = b"", monotonic() + _STACK_SECONDS
-        while select.select([self.output], [], [], max(0.0, deadline - monotonic()))[0]:
+        said, deadline, patience = b"", monotonic() + _STACK_SECONDS, _STACK_SECONDS
+        while select.select([self.output], [], [], max(0.0, min(patience, deadline - monotonic())))[0]:
             data = os.read(self.output, 65536)
-            said += data
-            if not data or data.endswith(b"\n\n"):
+            if not data:
                 break
-            deadline = min(deadline, monotonic() + 0.1)  # the rest comes at once
+            said += data  # thread by thread, and nothing marks the last: silence does
+            patience = _SILENCE_SECONDS
         return said.decode(errors="replace")
 
     def close(self) -> None:
