@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 import senju
+from senju.opponents.players import RandomPlayer
 from senju.training.evaluation import play_match
-from senju.training.players import RandomPlayer
 
 UPDATES = 500
 LEARNING_RATE, ENTROPY_BONUS = 0.005, 0.3

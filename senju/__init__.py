@@ -11,14 +11,17 @@ if TYPE_CHECKING:
     from senju.games.check import GameReport, check_game
     from senju.games.game import Game, Observations, Outcomes
     from senju.models import MODELS, Model
+    from senju.training.agent import Agent
     from senju.training.api import train
+    from senju.training.dqn_training import train_dqn
     from senju.training.parallel_manager import (
         ExperienceBuffer,
         Experiences,
         ParallelConfig,
         ParallelManager,
     )
-    from senju.training.run import Agent, Run
+    from senju.training.run import Run
+    from senju.training.several.api import train_several
 
 __all__ = [
     "GAMES",
@@ -39,6 +42,8 @@ __all__ = [
     "check_game",
     "make_game",
     "train",
+    "train_dqn",
+    "train_several",
 ]
 
 # loaded when first asked for: games need no torch, which takes seconds to load
@@ -48,14 +53,17 @@ _HOMES = {
     "senju.games.check": ("GameReport", "check_game"),
     "senju.games.game": ("Game", "Observations", "Outcomes"),
     "senju.models": ("MODELS", "Model"),
+    "senju.training.agent": ("Agent",),
     "senju.training.api": ("train",),
+    "senju.training.dqn_training": ("train_dqn",),
     "senju.training.parallel_manager": (
         "ExperienceBuffer",
         "Experiences",
         "ParallelConfig",
         "ParallelManager",
     ),
-    "senju.training.run": ("Agent", "Run"),
+    "senju.training.run": ("Run",),
+    "senju.training.several.api": ("train_several",),
 }
 
 

@@ -47,3 +47,7 @@ class WorkerError(SenjuError, RuntimeError):
 
 class ControlError(SenjuError, RuntimeError):
     """A running run cannot be reached from here, or refuses what it is asked."""
+
+
+class OpponentError(SenjuError, RuntimeError):
+    """An opponent raises, or answers with something that is no legal move."""

@@ -66,20 +66,25 @@ class Registry(Generic[T]):
         return config
 
     def _load(self, path: str) -> type[T]:
-        module_name, _, class_name = path.partition(":")
-        if not all(word.isidentifier() for word in [*module_name.split("."), class_name]):
-            raise UnknownNameError(f"{self.kind} {path!r}: expected a name or package.module:Class")
-        try:
-            module = importlib.import_module(module_name)
-        except ModuleNotFoundError as error:
-            if not f"{module_name}.".startswith(f"{error.name}."):
-                raise  # the module is there; what it imports is not
-            raise UnknownNameError(f"{self.kind} {path!r}: no module {module_name!r} to import") from None
-        if not hasattr(module, class_name):
-            raise UnknownNameError(f"{self.kind} {path!r}: no {class_name!r} in {module_name!r}")
-        return self._of_this_kind(path, getattr(module, class_name))
+        return self._of_this_kind(path, import_named(self.kind, path))
 
     def _of_this_kind(self, path: str, cls: object) -> type[T]:
         if isinstance(cls, type) and issubclass(cls, self._base):
             return cls
         raise UnknownNameError(f"{self.kind} {path!r} is not a {self._base.__module__}.{self._base.__name__}")
+
+
+def import_named(kind: str, path: str) -> Any:
+    """What `package.module:name` points to, or an error that says of what kind it should be."""
+    module_name, _, name = path.partition(":")
+    if not all(word.isidentifier() for word in [*module_name.split("."), name]):
+        raise UnknownNameError(f"{kind} {path!r}: expected a name or package.module:Class")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # the module is there; what it imports is not
+        raise UnknownNameError(f"{kind} {path!r}: no module {module_name!r} to import") from None
+    if not hasattr(module, name):
+        raise UnknownNameError(f"{kind} {path!r}: no {name!r} in {module_name!r}")
+    return getattr(module, name)

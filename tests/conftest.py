@@ -121,6 +121,55 @@ BAD_SETTINGS = {
     "text for a number": BadSettings({"algorithm": {"epochs": "many"}}, "algorithm.epochs='many'"),
     "no layers": BadSettings({"model": {"hidden": []}}, "model.hidden=[]"),
     "empty layer": BadSettings({"model": {"hidden": [0]}}, "model.hidden.0=0"),
+    "epsilon above all": BadSettings(
+        {"algorithm": {"name": "dqn", "epsilon_start": 1.5}}, "algorithm.epsilon_start=1.5"
+    ),
+    "epsilon below nothing": BadSettings(
+        {"algorithm": {"name": "dqn", "epsilon_end": -0.1}}, "algorithm.epsilon_end=-0.1"
+    ),
+    "epsilon that rises": BadSettings(
+        {"algorithm": {"name": "dqn", "epsilon_start": 0.1, "epsilon_end": 0.5}},
+        "epsilon_end=0.5 is above epsilon_start=0.1: it only falls",
+    ),
+    "opponents' epsilon above all": BadSettings(
+        {"collect": {"seating": "opponents"}, "opponents": {"epsilon": 2}}, "opponents.epsilon=2"
+    ),
+    "no replay": BadSettings({"algorithm": {"name": "dqn", "replay_size": 0}}, "algorithm.replay_size=0"),
+    "replay larger than memory": BadSettings(
+        {"algorithm": {"name": "dqn", "replay_size": 10**15}}, "algorithm.replay_size may be at most "
+    ),
+    "no learning steps": BadSettings(
+        {"algorithm": {"name": "dqn", "steps_per_batch": 0}}, "algorithm.steps_per_batch=0"
+    ),
+    "learning that never starts": BadSettings(
+        {"algorithm": {"name": "dqn", "replay_size": 1000}},
+        "learning_starts=2000 is more than replay_size=1000 ever holds; lower the one or raise the other",
+    ),
+    "unknown key of dqn": BadSettings(
+        {"algorithm": {"name": "dqn", "nstep": 2}},
+        "unknown setting 'algorithm.nstep'; did you mean 'n_step'?",
+    ),
+    "zero opponents": BadSettings(
+        {"collect": {"seating": "opponents"}, "opponents": {"snapshot_interval": 0}},
+        "collect.seating=opponents without any opponent: name some in opponents.fixed, or set "
+        "opponents.snapshot_interval to play against snapshots of its own past",
+    ),
+    "opponents without a seat": BadSettings(
+        {"opponents": {"fixed": ["minimax:2"]}},
+        "opponents.fixed names 'minimax:2', and collect.seating=self_play seats the learner everywhere",
+    ),
+    "opponents in the only seat": BadSettings(
+        {"collect": {"seating": "opponents"}, "evaluation": {"opponents": []}},
+        "collect.seating=opponents: bandit has one seat, and nobody else sits in it",
+        "tests.collect.toy_games:Bandit",
+    ),
+    "unknown opponent to train against": BadSettings(
+        {"collect": {"seating": "opponents"}, "opponents": {"fixed": ["random", "grandmaster"]}},
+        "unknown opponent 'grandmaster'; expected random, minimax:DEPTH, greedy:DEPTH, perfect, a run's",
+    ),
+    "empty pool": BadSettings(
+        {"collect": {"seating": "opponents"}, "opponents": {"size": 0}}, "opponents.size=0"
+    ),
     "nothing kept": BadSettings({"checkpoint": {"keep": 0}}, "checkpoint.keep=0"),
     "a number for a part": BadSettings({"model": 3}, "model=3"),
     "several at once": BadSettings({"seed": -1, "threads": -2}, "seed=-1"),

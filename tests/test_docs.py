@@ -11,15 +11,20 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+from senju.algorithms.dqn import DQNConfig
 from senju.algorithms.ppo import PPOConfig
 from senju.backends.pool import PoolConfig
 from senju.cli.app import app
 from senju.config import Part, merged, parse_assignment, read_yaml
+from senju.games import make_game
 from senju.games.shogi.game import ShogiConfig
 from senju.models.mlp import MlpConfig
 from senju.models.plane_net import PlaneNetConfig
 from senju.models.resnet import ResNetConfig
+from senju.opponents.pool import OpponentsConfig
 from senju.search.settings import SearchConfig
+from senju.training.evaluation import play_match
+from senju.training.opponents import make_player
 from senju.training.parallel_config import ParallelConfig, resolved
 from senju.training.run_config import (
     CheckpointConfig,
@@ -36,6 +41,8 @@ SECTIONS: dict[str, type[Part]] = {
     "The run": RunConfig,
     "collect": CollectConfig,
     "algorithm: ppo": PPOConfig,
+    "algorithm: dqn": DQNConfig,
+    "opponents": OpponentsConfig,
     "model: mlp": MlpConfig,
     "model: resnet": ResNetConfig,
     "evaluation": EvaluationConfig,
@@ -135,7 +142,8 @@ def test_commands_can_be_typed_as_they_stand(block: str) -> None:
     commands = get_command(app).commands  # type: ignore[attr-defined]
     for name, *words in typed_commands(block):
         given = commands[name].make_context(name, list(words)).params  # parsed, not run
-        settings = merged(*map(parse_assignment, given.get("assignments") or ()))
+        algorithm = [{"algorithm": given["algorithm"]}] if given.get("algorithm") else []
+        settings = merged(*algorithm, *map(parse_assignment, given.get("assignments") or ()))
         if settings and given.get("game") and not given.get("config"):
             resolve_config(given["game"], settings)
 
@@ -143,6 +151,19 @@ def test_commands_can_be_typed_as_they_stand(block: str) -> None:
 @pytest.mark.parametrize("block", numbered("python"))
 def test_examples_in_python_compile(block: str) -> None:
     compile(block, "example", "exec")
+
+
+@pytest.mark.parametrize("name", ["centre", "Centre"])
+def test_own_opponents_of_the_guide_play_near_the_centre(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = next(block for block in blocks("docs/opponents.md", "python") if re.search(rf"\b{name}\b", block))
+    (tmp_path / f"bots_of_{name}.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    game = make_game("connect_four")
+    player = make_player(game, f"bots_of_{name}:{name}")
+    result = play_match(game, player, make_player(game, "random"), num_games=20)
+    assert result.score > 0.5  # the centre is worth something, and every move was legal
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

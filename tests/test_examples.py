@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import senju
+from examples.own_opponent import finisher, score_against_finisher, train
 from senju.errors import ConfigError
+from senju.games.tic_tac_toe import LINES
 
 
 def test_nim_keeps_the_game_contract() -> None:
@@ -37,3 +39,23 @@ def test_nim_is_learned_from_every_winning_position(tmp_path: Path) -> None:
     for stones, chosen in zip(range(1, 11), probabilities.argmax(axis=1) + 1, strict=True):
         if stones % 4:  # otherwise every move loses
             assert chosen == stones % 4, f"{stones} stones left"
+
+
+@pytest.mark.parametrize("plane", [0, 1])  # its own marks, the other's
+@pytest.mark.parametrize("line", LINES.tolist())
+def test_finisher_completes_or_hinders_every_line(line: list[int], plane: int) -> None:
+    for gap in line:
+        marks = np.zeros((2, 9), np.uint8)
+        marks[plane, [square for square in line if square != gap]] = 1
+        legal = marks.sum(axis=0) == 0
+        assert finisher(marks.reshape(2, 3, 3), legal, np.random.default_rng(0)) == gap
+
+
+@pytest.mark.slow
+def test_own_opponent_is_met_and_learned_from(tmp_path: Path) -> None:
+    agent = train(episodes=1_200, num_workers=1, run=tmp_path / "run")
+    run = senju.Run(tmp_path / "run")
+    games = {rating.name: rating.games for rating in run.training_ratings}
+    assert games["examples.own_opponent:finisher"] > 0
+    untrained = senju.Agent(run.game, run.new_model(), "untrained", agent.acting)
+    assert score_against_finisher(agent) > score_against_finisher(untrained) + 0.2

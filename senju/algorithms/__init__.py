@@ -6,5 +6,5 @@ from senju.registry import Registry
 ALGORITHMS: Registry[Learner] = Registry(
     "algorithm",
     Learner,  # type: ignore[type-abstract]  # the registry only asks whether classes derive from it
-    {"ppo": "senju.algorithms.ppo:PPO"},
+    {"ppo": "senju.algorithms.ppo:PPO", "dqn": "senju.algorithms.dqn:DQN"},
 )

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from senju.collect.slots import Rollout
+from senju.collect.slots import Ring, Rollout
 from senju.config import Part
+from senju.games.game import Game
 from senju.models.model import Model
 from senju.models.weights import Weights
 
@@ -21,6 +22,19 @@ class LearnerSetup:
     seed: int
     total_updates: int  # what schedules run over
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+
+@dataclass(frozen=True)
+class Demands:
+    """What a learner asks of collecting."""
+
+    acting: dict[str, Any] = field(default_factory=dict)  # how its network acts: collect's Acting
+    kept_positions: int = 0  # that can be read again later; 0: the newest rollouts alone
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether rollouts are learned from more than once."""
+        return self.kept_positions > 0
 
 
 @dataclass(frozen=True)
@@ -45,6 +59,19 @@ class Learner(ABC):
     @abstractmethod
     def __init__(self, model: Model, config: Part, setup: LearnerSetup) -> None: ...
 
+    @classmethod
+    def demands(cls, config: Part) -> Demands:  # for those who demand something
+        """What collecting must provide; a policy and its newest rollouts, if nothing else is said."""
+        return Demands()
+
+    def attach(self, ring: Ring, game: Game) -> None:  # noqa: B027  # others have no use for it
+        """Learn from the rollouts in this ring from now on; for those that replay."""
+
+    @property
+    def epsilon(self) -> float:
+        """The share of random moves to be made with the weights of now."""
+        return 0.0
+
     @abstractmethod
     def update(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
         """Learn from a batch; return what happened, as numbers."""
@@ -59,7 +86,7 @@ class Learner(ABC):
 
     @abstractmethod
     def load_state(self, state: LearnerState) -> None:
-        """Go on from a saved state."""
+        """Go on from a saved state; what lies in an attached ring belongs to it."""
 
     @abstractmethod
     def take_timings(self) -> dict[str, float]:

@@ -3,7 +3,6 @@
 Read from the top: the settings, then one update in the order it happens.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
@@ -14,6 +13,14 @@ from pydantic import Field
 from torch import Tensor
 
 from senju.algorithms.learner import Learner, LearnerSetup, LearnerState
+from senju.algorithms.optimising import (
+    Schedule,
+    load_network,
+    refuse_divergence,
+    saved_network,
+    scheduled,
+    set_learning_rate,
+)
 from senju.algorithms.ppo_loss import (
     Coefficients,
     LossReport,
@@ -24,7 +31,7 @@ from senju.algorithms.ppo_loss import (
 from senju.algorithms.returns import generalised_advantages
 from senju.collect.slots import Rollout
 from senju.config import Part
-from senju.errors import ConfigError, ModelError
+from senju.errors import ConfigError
 from senju.models.model import Model
 from senju.models.weights import WeightBlock, Weights
 from senju.timing import StageClock
@@ -34,9 +41,7 @@ class PPOConfig(Part):
     """Settings of the `ppo` algorithm."""
 
     learning_rate: float = Field(1e-3, gt=0, le=1, description="Adam's step size at the start.")
-    schedule: Literal["constant", "linear", "cosine"] = Field(
-        "linear", description="How the learning rate falls over the run."
-    )
+    schedule: Schedule = Field("linear", description="How the learning rate falls over the run.")
     final_learning_rate: float = Field(
         0.05, ge=0, le=1, description="Where it falls to, as a share of the first."
     )
@@ -99,17 +104,14 @@ class PPO(Learner):
             "gradient_steps": float(len(norms)),
             "learning_rate": learning_rate,
         }
-        self._refuse_divergence(metrics)
+        refuse_divergence(self.version, metrics)
         return metrics
 
     def _set_learning_rate(self) -> float:
         config = self.config
         done = min(self.version / max(self.setup.total_updates, 1), 1.0)
-        falls = {"constant": 1.0, "linear": 1.0 - done, "cosine": 0.5 * (1.0 + math.cos(math.pi * done))}
-        share = config.final_learning_rate + (1.0 - config.final_learning_rate) * falls[config.schedule]
-        rate = config.learning_rate * (1.0 if config.schedule == "constant" else share)
-        for group in self._optimizer.param_groups:
-            group["lr"] = rate
+        rate = scheduled(config.learning_rate, config.schedule, config.final_learning_rate, done)
+        set_learning_rate(self._optimizer, rate)
         return rate
 
     def _prepare(self, rollouts: Sequence[Rollout]) -> tuple[Minibatch, dict[str, float]]:
@@ -168,49 +170,18 @@ class PPO(Learner):
         self._clock.lap("optimise")
         return norm
 
-    def _refuse_divergence(self, metrics: dict[str, float]) -> None:
-        wrong = [name for name, value in metrics.items() if not math.isfinite(value)]
-        if wrong:
-            raise ModelError(
-                f"update {self.version}: {', '.join(wrong)} not finite: training has diverged; "
-                "try a smaller learning_rate or max_gradient_norm"
-            )
-
     def weights(self) -> Weights:
         """The weights to publish."""
         return self._weights.read()
 
     def state(self) -> LearnerState:
         """Copies of the weights and Adam's moments, and the version."""
-        tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
-        for name, moments in self._moments().items():
-            tensors |= {f"optimizer.{name}.{kind}": tensor for kind, tensor in moments.items()}
-        copies = {name: tensor.detach().clone() for name, tensor in tensors.items()}
-        return LearnerState(copies, {"version": self.version})
+        return LearnerState(saved_network(self.model, self._optimizer), {"version": self.version})
 
     def load_state(self, state: LearnerState) -> None:
         """Go on from a saved state."""
         self.version = int(state.numbers["version"])
-        with torch.no_grad():
-            for name, tensor in self.model.state_dict().items():
-                tensor.copy_(state.tensors[f"model.{name}"])
-        self._optimizer.state.clear()  # a state from before the first update brings no moments
-        for name, parameter in self.model.named_parameters():
-            prefix = f"optimizer.{name}."
-            moments = {
-                key.removeprefix(prefix): tensor.to(self.setup.device, copy=True)
-                for key, tensor in state.tensors.items()
-                if key.startswith(prefix)
-            }
-            if moments:
-                self._optimizer.state[parameter] = moments
-
-    def _moments(self) -> dict[str, dict[str, Tensor]]:
-        return {
-            name: dict(self._optimizer.state[parameter])
-            for name, parameter in self.model.named_parameters()
-            if parameter in self._optimizer.state
-        }
+        load_network(self.model, self._optimizer, state.tensors, self.setup.device)
 
     def take_timings(self) -> dict[str, float]:
         """Seconds per stage since the last call."""

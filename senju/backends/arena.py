@@ -3,11 +3,13 @@
 Its layout follows from the plan alone, so that a worker finds everything without being told.
 """
 
+import bisect
+import dataclasses
 import math
 import mmap
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.backends.backend import Plan
+from senju.backends.building import OpponentWeights
 from senju.backends.shared_weights import SharedWeights
+from senju.collect.orders import orders_bytes
 from senju.collect.rollout import STAGES
-from senju.collect.shard import ShardState
-from senju.collect.slots import Slot, new_slot
+from senju.collect.shard import ShardState, new_shard_state
+from senju.collect.slots import Ring
 from senju.errors import ConfigError
 from senju.games.game import Game
-from senju.games.rows import CLOCK
 from senju.machine import SHARED_MEMORY, memory_available
 
 _ALIGNMENT = 64  # a cache line: workers must not write to each other's
@@ -61,44 +64,69 @@ def _aligned(num_bytes: int) -> int:
 class Arena:
     """Slots, shard states, weights and the workers' boards, as views of one block.
 
-    A shard has `depth` slots and one state more: turn t is written to slot t % depth, from the state
-    at t % (depth + 1) to the one after it. So the state a rollout began with outlives the rollout, and
+    A shard may be `depth` turns ahead, and has one state more: turn t is played from the state at
+    t % (depth + 1) to the one after it. So the state a rollout began with outlives the rollout, and
     whoever plays it again finds it untouched.
     """
 
     def __init__(
-        self, plan: Plan, game: Game, weight_bytes: int, block: mmap.mmap | NDArray[np.uint8] | None
+        self, plan: Plan, game: Game, sizes: Sequence[int], block: mmap.mmap | NDArray[np.uint8] | None
     ) -> None:
         allocate = _Carver(block) if block is not None else _Counter()
         self.depth = plan.max_lag + 1
         rows = plan.games_per_shard
-        self.weights = SharedWeights(weight_bytes, allocate)
+        self.weights = SharedWeights(sizes[0] + orders_bytes(plan.most_opponents), allocate)
+        self.opponents = OpponentWeights(plan, sizes, allocate)
         self.boards: NDArray[np.float64] = allocate((plan.num_shards, BOARD_SIZE), np.float64)
         self._states = [
-            [
-                ShardState(allocate(rows, game.state_dtype), allocate(rows, CLOCK))
-                for _ in range(self.depth + 1)
-            ]
+            [new_shard_state(game, rows, allocate) for _ in range(self.depth + 1)]
             for _ in range(plan.num_shards)
         ]
-        self._slots = [
-            [new_slot(game, plan.rollout_steps, rows, allocate) for _ in range(self.depth)]
-            for _ in range(plan.num_shards)
-        ]
+        self.ring = Ring(game, plan.ring_shape, allocate)
         self.num_bytes = allocate.num_bytes if isinstance(allocate, _Counter) else 0
-
-    def slot(self, shard: int, turn: int) -> Slot:
-        """Where that rollout is written to."""
-        return self._slots[shard][turn % self.depth]
 
     def state(self, shard: int, turn: int) -> ShardState:
         """The shard's state before that rollout."""
         return self._states[shard][turn % (self.depth + 1)]
 
 
-def arena_bytes(plan: Plan, game: Game, weight_bytes: int) -> int:
-    """How large the arena of a plan is."""
-    return Arena(plan, game, weight_bytes, None).num_bytes
+def arena_bytes(plan: Plan, game: Game, sizes: Sequence[int]) -> int:
+    """How large the arena of a plan is, with networks of these sizes."""
+    return Arena(plan, game, sizes, None).num_bytes
+
+
+LEARNER_BYTES = 64  # what a learner keeps of each position in its replay: links and priorities
+
+
+def require_room(plan: Plan, game: Game, sizes: Sequence[int]) -> int:
+    """How large the arena of a plan is; refused, before anything is allocated, where it does not fit."""
+    if plan.kept_turns > 1:
+        _require_replay(plan, game, sizes)
+    num_bytes = arena_bytes(plan, game, sizes)
+    require_memory(num_bytes)
+    return num_bytes
+
+
+def _require_replay(plan: Plan, game: Game, sizes: Sequence[int]) -> None:
+    """Refuse a replay that this machine has no room for, and say how large it may be."""
+    per_turn = plan.num_shards * plan.rollout_steps * plan.games_per_shard * game.num_acting
+
+    def needed(kept_turns: int) -> int:
+        shorter = dataclasses.replace(plan, kept_turns=kept_turns)
+        return arena_bytes(shorter, game, sizes) + kept_turns * per_turn * LEARNER_BYTES
+
+    available, wanted = memory_available(), needed(plan.kept_turns)
+    if wanted <= available:
+        return
+    sparing = available - available // 20  # what is free changes: what is said here is to hold in a minute
+    most = bisect.bisect_right(range(1, plan.kept_turns), sparing, key=needed)
+    advice = f"algorithm.replay_size may be at most {most * per_turn}"
+    if not most:
+        advice = "collect with fewer num_games or a smaller rollout_steps: not even one update's rollouts fit"
+    raise ConfigError(
+        f"the replay of {plan.kept_turns * per_turn} positions needs {_mebibytes(wanted)} MiB and "
+        f"{_mebibytes(available)} MiB are free; {advice}"
+    )
 
 
 def open_anonymous(num_bytes: int) -> int:

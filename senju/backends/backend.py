@@ -11,16 +11,19 @@ backend.close()
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import time
 from typing import Any, ClassVar, NamedTuple
 
+from senju.collect.exploration import Acting
+from senju.collect.orders import NO_ORDERS, Orders
 from senju.collect.resignation import Resignation
-from senju.collect.seating import Seating
+from senju.collect.seating import Failure, Seating
 from senju.collect.shard import ShardState
-from senju.collect.slots import Rollout
+from senju.collect.slots import Ring, RingShape, Rollout
 from senju.config import Part
 from senju.models.weights import Weights
+from senju.opponents.table import OpponentSpec, TableSettings
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,13 @@ class Plan:
     games_per_shard: int
     rollout_steps: int
     seating: Seating = "self_play"
+    opponents: dict[str, Any] = field(default_factory=dict)  # of the seating `opponents`: TableSettings
+    num_snapshots: int = 0  # places for the weights of past policies
+    acting: dict[str, Any] = field(default_factory=dict)  # how the current policy acts: Acting
     max_lag: int = 0  # rollouts a shard may be ahead of the learner; 0 is the `sync` mode
+    kept_turns: int = 1  # collected rollouts that stay readable: the newest of each shard, or a replay
+    keeps_final: bool = False  # whether the positions in which games were truncated stay as well
+    whole_games: bool = False  # whether each rollout is one game of every row, from its start to its end
     max_game_length: int = 0  # steps after which a game is cut; 0: never
     resign_below: float = 0.0  # a mover whose value is below minus this gives up; 0: never
     resign_exempt: float = 0.1  # share of the games that are played to the end all the same
@@ -45,6 +54,34 @@ class Plan:
     def resignation(self) -> Resignation:
         """When games are given up."""
         return Resignation(self.resign_below, self.resign_exempt)
+
+    @property
+    def table(self) -> TableSettings:
+        """How opponents are drawn and play."""
+        fixed = (OpponentSpec(**spec) for spec in self.opponents.get("fixed", ()))
+        return TableSettings(**{**self.opponents, "fixed": tuple(fixed)})
+
+    @property
+    def most_opponents(self) -> int:
+        """How many opponents there can be at once."""
+        return self.num_snapshots + len(self.opponents.get("fixed", ()))
+
+    @property
+    def how_to_act(self) -> Acting:
+        """How the current policy turns a network's outputs into actions."""
+        return Acting(**{**self.acting, "rungs": self.num_shards})
+
+    @property
+    def ring_shape(self) -> RingShape:
+        """How many rollouts there is room for."""
+        return RingShape(
+            num_shards=self.num_shards,
+            num_steps=self.rollout_steps,
+            num_rows=self.games_per_shard,
+            kept=self.kept_turns,
+            ahead=self.max_lag,
+            keeps_final=self.keeps_final,
+        )
 
 
 class Activity(NamedTuple):
@@ -119,13 +156,25 @@ class Backend(ABC):
     def start(self, plan: Plan) -> None:
         """Get ready to collect."""
 
+    @property
     @abstractmethod
-    def publish(self, weights: Weights, version: int) -> None:
-        """Make these the weights that act from the next rollout on."""
+    def ring(self) -> Ring:
+        """All rollouts that are kept; valid until the backend is closed."""
+
+    @abstractmethod
+    def publish(self, weights: Weights, version: int, orders: Orders = NO_ORDERS) -> None:
+        """Make these the weights that act from the next rollout on, and these the orders."""
+
+    @abstractmethod
+    def publish_opponent(self, place: int, weights: Weights) -> None:
+        """Put an opponent's weights into a place that no published orders name, before some do."""
 
     @abstractmethod
     def collect(self, timeout: float | None = None) -> list[Rollout]:
-        """The next rollout of every shard, in order; they stay valid until the next call.
+        """The next rollout of every shard, in order.
+
+        They are valid until the next call, and all but their clock and the `PASSING` columns for
+        `kept_turns` calls.
 
         Where `timeout` seconds are not enough, those that are finished come now and the rest of them
         with the next call: nothing is lost, and no shard gets ahead of another.
@@ -136,8 +185,8 @@ class Backend(ABC):
         """The state of every shard before its next rollout to be collected, in order."""
 
     @abstractmethod
-    def restore(self, states: list[ShardState]) -> None:
-        """Go back to a snapshot."""
+    def restore(self, states: list[ShardState], turn: int | None = None) -> None:
+        """Go back to a snapshot; rollouts are counted on from `turn`, if it is given."""
 
     @abstractmethod
     def pause(self, workers: Collection[int] | None = None) -> None:
@@ -162,6 +211,10 @@ class Backend(ABC):
     @abstractmethod
     def take_timings(self) -> dict[str, float]:
         """Seconds of each stage of collecting since the last call; they add up to the time spent here."""
+
+    @abstractmethod
+    def take_failures(self) -> list[Failure]:
+        """The opponents that failed in rollouts collected since the last call."""
 
     @abstractmethod
     def take_activities(self) -> list[Activity]:

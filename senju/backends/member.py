@@ -8,6 +8,7 @@ from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any
 
+from senju.backends.messages import Broken
 from senju.backends.schedule import Task
 
 
@@ -62,6 +63,7 @@ class Member:
     looked_at: float = field(default_factory=monotonic)
     lacks_memory: bool = False
     said: str = ""  # the end of what it printed
+    broken: list[Broken] = field(default_factory=list)  # opponents that failed in the rollout under way
 
     @property
     def task(self) -> Task | None:

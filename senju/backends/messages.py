@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from senju.backends.schedule import Task
+from senju.collect.seating import Failure
 
 _LONGEST_MESSAGE = 16_000  # bytes; the connection writes longer ones in two pieces
 _LONGEST_TEXTS = (6_000, 3_000, 1_000)  # tried in turn: a character may take six bytes
@@ -24,6 +25,7 @@ class Kind(IntEnum):
     READY = 3
     DONE = 4
     FAILED = 5
+    BROKEN = 6
 
 
 _PLAY = struct.Struct("<Bqqq")
@@ -49,6 +51,13 @@ class Failed(NamedTuple):
     is_senju_error: bool
 
 
+class Broken(NamedTuple):
+    """An opponent failed in a rollout, which goes on without it."""
+
+    task: Task
+    failure: Failure
+
+
 class Ready(NamedTuple):
     """The worker waits for its first task."""
 
@@ -57,7 +66,7 @@ class Stop(NamedTuple):
     """The worker is to end."""
 
 
-Message = Task | Done | Failed | Ready | Stop
+Message = Task | Done | Failed | Broken | Ready | Stop
 
 
 def send(connection: "Connection[Any, Any]", message: Message) -> None:
@@ -77,6 +86,9 @@ def _encode(message: Message) -> bytes:
         return _DONE.pack(Kind.DONE, *message.task, *message[1:])
     if isinstance(message, Failed):
         return bytes([Kind.FAILED]) + _encode_failed(message)
+    if isinstance(message, Broken):
+        failure = message.failure._replace(what=message.failure.what[: _LONGEST_TEXTS[-1]])
+        return bytes([Kind.BROKEN]) + json.dumps([message.task, failure]).encode()
     return bytes([Kind.READY if isinstance(message, Ready) else Kind.STOP])
 
 
@@ -100,4 +112,7 @@ def _decode(data: bytes) -> Message:
     if kind == Kind.FAILED:
         task, *rest = json.loads(data[1:])
         return Failed(Task(*task) if task else None, *rest)
+    if kind == Kind.BROKEN:
+        task, failure = json.loads(data[1:])
+        return Broken(Task(*task), Failure(*failure))
     return Ready() if kind == Kind.READY else Stop()

@@ -5,7 +5,7 @@ import dataclasses
 import logging
 import os
 from abc import abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import ClassVar, Literal
@@ -16,15 +16,17 @@ from pydantic import Field
 
 from senju.backends.arena import FIRST_STAGE, Arena
 from senju.backends.backend import Activity, Backend, BackendStatus, Event, Plan, WorkerStatus
+from senju.backends.building import block_sizes, new_acting_models, new_shard, warm_up_plan
 from senju.backends.member import Hand, State
 from senju.backends.reproduction import Reproduction
 from senju.backends.schedule import Schedule, Task
 from senju.backends.script import refuse_unguarded
 from senju.backends.supervisor import Patience, Supervisor
-from senju.backends.worker import new_acting_model
-from senju.collect.rollout import STAGES, warm_up
-from senju.collect.shard import Shard, ShardState
-from senju.collect.slots import Rollout
+from senju.collect.orders import NO_ORDERS, Orders, pack_orders, unpack_orders
+from senju.collect.rollout import STAGES
+from senju.collect.seating import Failure
+from senju.collect.shard import ShardState
+from senju.collect.slots import Ring, Rollout
 from senju.config import Part
 from senju.errors import ConfigError, ModelError, RunFolderError, WorkerError
 from senju.games import GAMES, make_game
@@ -78,13 +80,15 @@ class Pool(Backend):
         """Everything but the workers."""
         config = self.config
         assert isinstance(config, PoolConfig)
-        game, self._model = make_game(**plan.game), new_acting_model(plan)
+        game = make_game(**plan.game)
+        self._models = new_acting_models(plan, game)
         plan.resignation.check(game)
-        warm_up(game, self._model)
-        block = WeightBlock(self._model)
-        self._arena, self._shared_bytes = self._open_arena(game, block.num_bytes)
-        self.publish(block.read(), version=0)
-        self._arena.weights.read(block.read())  # compiled here, so that workers find it in the cache
+        warm_up_plan(plan, game, self._models)
+        sizes = block_sizes(self._models)
+        self._weight_bytes = sizes[0]
+        self._arena, self._shared_bytes = self._open_arena(game, sizes)
+        self.publish(WeightBlock(self._models[0]).read(), version=0)
+        self._published()  # compiled here, so that workers find it in the cache
         self._lay_out_shards(game)
         self._waited = 0.0
         self._taken_seconds = np.zeros_like(self._arena.boards)
@@ -102,7 +106,7 @@ class Pool(Backend):
         )
 
     @abstractmethod
-    def _open_arena(self, game: Game, weight_bytes: int) -> tuple[Arena, int]:
+    def _open_arena(self, game: Game, sizes: Sequence[int]) -> tuple[Arena, int]:
         """The shared arrays, and how many bytes of shared memory they take."""
 
     @abstractmethod
@@ -118,14 +122,8 @@ class Pool(Backend):
         return wanted
 
     def _lay_out_shards(self, game: Game) -> None:
-        plan = self._plan
-        for index in range(plan.num_shards):
-            shard = Shard(game, index, plan.games_per_shard, plan.seed, plan.max_game_length)
-            self._write_state(index, 0, ShardState(shard.rows.states, shard.rows.clock))
-
-    def _write_state(self, shard: int, turn: int, state: ShardState) -> None:
-        place = self._arena.state(shard, turn)
-        place.states[:], place.clock[:] = state.states, state.clock
+        for index in range(self._plan.num_shards):
+            self._arena.state(index, 0).write(new_shard(self._plan, game, index).state)
 
     def _how_many(self, wanted: int) -> int:
         """As many workers as asked for, or fewer, and then it says so."""
@@ -141,12 +139,27 @@ class Pool(Backend):
             logger.warning("%d of %d workers are started: there is no memory for more", affordable, useful)
         return affordable
 
-    def publish(self, weights: Weights, version: int) -> None:
+    @property
+    def ring(self) -> Ring:
+        """Memory that the workers write to."""
+        return self._arena.ring
+
+    def publish(self, weights: Weights, version: int, orders: Orders = NO_ORDERS) -> None:
         """Write the weights where workers take them at the start of their next rollout."""
-        shared = self._arena.weights
-        if weights.nbytes != shared.num_bytes:
-            raise ModelError(f"a block of {weights.nbytes} bytes for a model of {shared.num_bytes} bytes")
-        shared.write(weights, version)
+        if weights.nbytes != self._weight_bytes:
+            raise ModelError(f"a block of {weights.nbytes} bytes for a model of {self._weight_bytes} bytes")
+        packed = pack_orders(orders._replace(version=version), self._plan.most_opponents)
+        self._arena.weights.write(np.concatenate([weights, packed]), version)
+
+    def publish_opponent(self, place: int, weights: Weights) -> None:
+        """Write the weights where workers take them when they need them."""
+        self._arena.opponents.write(place, weights)
+
+    def _published(self) -> tuple[Weights, Orders]:
+        """The newest weights and orders."""
+        block = np.empty(self._arena.weights.num_bytes, np.uint8)
+        self._arena.weights.read(block)
+        return block[: self._weight_bytes].copy(), unpack_orders(block, self._plan.most_opponents)
 
     def collect(self, timeout: float | None = None) -> list[Rollout]:
         """Wait for the workers' rollouts of this turn."""
@@ -154,7 +167,9 @@ class Pool(Backend):
         finished = self._supervisor.take(timeout)
         self._waited += monotonic() - began
         return [
-            Rollout(shard, version, self._arena.slot(shard, turn), self._arena.state(shard, turn).clock)
+            Rollout(
+                shard, version, self._arena.ring.slot(shard, turn), self._arena.state(shard, turn).clock, turn
+            )
             for shard, turn, version in finished
         ]
 
@@ -163,16 +178,17 @@ class Pool(Backend):
         with self._supervisor.changed:
             turns = [self._supervisor.schedule.next_turn(shard) for shard in range(self._plan.num_shards)]
             states = [self._arena.state(shard, turn) for shard, turn in enumerate(turns)]
-            return [ShardState(state.states.copy(), state.clock.copy()) for state in states]
+            return [state.copy() for state in states]
 
-    def restore(self, states: list[ShardState]) -> None:
+    def restore(self, states: list[ShardState], turn: int | None = None) -> None:
         """Set every shard back, after the rollouts under way."""
         supervisor = self._supervisor
         supervisor.rest()
         with supervisor.changed:
-            supervisor.schedule.rewind()
+            supervisor.rewind(turn)
+            self._arena.ring.forget(supervisor.schedule.turn)
             for shard, state in zip(range(self._plan.num_shards), states, strict=True):
-                self._write_state(shard, supervisor.schedule.turn, state)
+                self._arena.state(shard, supervisor.schedule.turn).write(state)
 
     def pause(self, workers: Collection[int] | None = None) -> None:
         """Begin no other rollout."""
@@ -251,6 +267,10 @@ class Pool(Backend):
         stages = dict(zip(STAGES, (spent * share).tolist(), strict=True))
         return {**stages, "waiting": waited - played}
 
+    def take_failures(self) -> list[Failure]:
+        """The opponents that failed in what was collected."""
+        return self._supervisor.take_failures()
+
     def take_activities(self) -> list[Activity]:
         """What the workers did since the last call."""
         return self._supervisor.take_activities()
@@ -272,11 +292,11 @@ class Pool(Backend):
 
     def _set_aside(self, task: Task, cause: str) -> str:
         """Write what is needed to play a failing rollout alone; decide whether to go on without it."""
-        weights = np.empty(self._arena.weights.num_bytes, np.uint8)
-        _, version = self._arena.weights.read(weights)
+        weights, orders = self._published()
         state = self._arena.state(task.shard, task.turn)
         plan = self._plan_for_others()
-        reproduction = Reproduction(plan, task.shard, task.turn, version, cause, state, weights)
+        opponents = {place: self._arena.opponents.read(place) for place in orders.places if place >= 0}
+        reproduction = Reproduction(plan, task.shard, task.turn, orders, cause, state, weights, opponents)
         folder = Path(plan.folder or os.curdir) / "failed-shards"
         try:
             advice = f"Run it alone with: senju reproduce {reproduction.save(folder)}"

@@ -2,8 +2,9 @@
 
 import dataclasses
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,13 +13,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from senju.backends.backend import Plan
-from senju.collect.rollout import RolloutPlayer
-from senju.collect.shard import Shard, ShardState
+from senju.backends.building import new_acting_models, new_rollout_player, new_shard
+from senju.collect.orders import Orders
+from senju.collect.shard import ShardState, new_shard_state
 from senju.collect.slots import new_slot
 from senju.errors import CheckpointError, RunFolderError
 from senju.games import make_game
-from senju.games.rows import CLOCK
-from senju.models import make_model
 from senju.models.weights import WeightBlock, Weights
 from senju.timing import StageClock
 
@@ -30,10 +30,16 @@ class Reproduction:
     plan: Plan
     shard: int
     turn: int
-    version: int
+    orders: Orders
     cause: str
     state: ShardState
     weights: Weights
+    opponents: dict[int, Weights] = field(default_factory=dict)  # by place
+
+    @property
+    def version(self) -> int:
+        """Of the weights that act."""
+        return self.orders.version
 
     def save(self, folder: Path) -> Path:
         """Write the file and return its path."""
@@ -42,13 +48,13 @@ class Reproduction:
             "plan": dataclasses.asdict(self.plan),
             "shard": self.shard,
             "turn": self.turn,
-            "version": self.version,
+            "orders": self.orders,
             "cause": self.cause,
         }
         tensors = {
-            "states": _as_tensor(self.state.states),
-            "clock": _as_tensor(self.state.clock),
+            **{name: _as_tensor(array) for name, array in self.state._asdict().items()},
             "weights": torch.from_numpy(self.weights),
+            **{f"opponent.{place}": _as_tensor(weights) for place, weights in self.opponents.items()},
         }
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -63,24 +69,35 @@ class Reproduction:
         try:
             with safe_open(path, "np") as file:
                 facts = json.loads(file.metadata()["senju"])
-                states, clock, weights = (file.get_tensor(name) for name in ("states", "clock", "weights"))
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no dict
+                weights = arrays.pop("weights")
+                opponents = {
+                    int(name.removeprefix("opponent.")): arrays.pop(name)
+                    for name in list(arrays)
+                    if name.startswith("opponent.")
+                }
+                version, epsilon, *lists = facts["orders"]
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{path} is not a failing shard's file: {error}") from None
         plan = Plan(**facts["plan"])
         game = make_game(**plan.game)
-        state = ShardState(states.view(game.state_dtype), clock.view(CLOCK))
-        return cls(plan, facts["shard"], facts["turn"], facts["version"], facts["cause"], state, weights)
+        state = new_shard_state(game, plan.games_per_shard)
+        for name, array in state._asdict().items():
+            array[:] = arrays[name].view(array.dtype).reshape(array.shape)
+        orders = Orders(version, epsilon, *map(tuple, lists))
+        return cls(plan, facts["shard"], facts["turn"], orders, facts["cause"], state, weights, opponents)
 
     def play(self) -> None:
         """Play the rollout here; whatever goes wrong comes as it comes."""
         plan, game = self.plan, make_game(**self.plan.game)
-        model = make_model(plan.model, game.observation_shape, game.num_actions, plan.seed)
-        WeightBlock(model).write(self.weights)
-        shard = Shard(game, self.shard, plan.games_per_shard, plan.seed, plan.max_game_length)
+        models = new_acting_models(plan, game)
+        WeightBlock(models[0]).write(self.weights)
+        shard = new_shard(plan, game, self.shard)
         shard.restore(self.state)
-        player = RolloutPlayer(game, model, plan.games_per_shard, StageClock(), plan.resignation)
-        player.play(shard, new_slot(game, plan.rollout_steps, plan.games_per_shard))
+        player = new_rollout_player(plan, game, models, StageClock(), self.opponents.__getitem__)
+        slot = new_slot(game, plan.rollout_steps, plan.games_per_shard, plan.keeps_final)
+        player.play(shard, slot, self.orders)
 
 
-def _as_tensor(array: NDArray[np.void]) -> torch.Tensor:
+def _as_tensor(array: NDArray[Any]) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(array).view(np.uint8).copy())

@@ -145,9 +145,14 @@ class Schedule:
             line.released = line.taken
         self._given_back = self.turn
 
-    def rewind(self) -> None:
-        """Forget all rollouts that were not handed over; those being played will come too late."""
+    def rewind(self, turn: int | None = None) -> None:
+        """Forget all rollouts that were not handed over; those being played will come too late.
+
+        Turns are counted on from `turn`, if it is given.
+        """
         self.release()
+        if turn is not None:
+            self.turn = self._given_back = turn
         for line in self._lines:
             line.versions.clear()
             line.released = line.taken = line.next = self.turn

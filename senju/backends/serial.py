@@ -6,13 +6,22 @@ from time import monotonic
 
 import psutil
 
+from senju.backends.arena import require_room
 from senju.backends.backend import Activity, Backend, BackendStatus, Event, Plan, WorkerStatus
-from senju.collect.rollout import RolloutPlayer
-from senju.collect.shard import Shard, ShardState
-from senju.collect.slots import Rollout, Slot, new_slot
+from senju.backends.building import (
+    OpponentWeights,
+    block_sizes,
+    new_acting_models,
+    new_rollout_player,
+    new_shard,
+)
+from senju.collect.orders import NO_ORDERS, Orders
+from senju.collect.seating import Failure
+from senju.collect.shard import ShardState
+from senju.collect.slots import Ring, Rollout
 from senju.errors import ConfigError
 from senju.games import make_game
-from senju.models import make_model
+from senju.machine import math_threads
 from senju.models.weights import WeightBlock, Weights
 from senju.timing import StageClock
 
@@ -24,35 +33,45 @@ class Serial(Backend):
         """Build the game, the acting copy of the model, the shards and their slots."""
         game = make_game(**plan.game)
         game.warm_up()
-        model = make_model(plan.model, game.observation_shape, game.num_actions, plan.seed)
-        self._weights = WeightBlock(model)
-        self._version = 0
+        models = new_acting_models(plan, game)
+        sizes = block_sizes(models)
+        require_room(plan, game, sizes)
+        self._weights = WeightBlock(models[0])
+        self._opponents = OpponentWeights(plan, sizes)
+        self._orders = NO_ORDERS
         self._clock = StageClock()
-        self._player = RolloutPlayer(game, model, plan.games_per_shard, self._clock, plan.resignation)
-        indices = range(plan.num_shards)
-        self._shards = [
-            Shard(game, index, plan.games_per_shard, plan.seed, plan.max_game_length) for index in indices
-        ]
-        self._slots: list[Slot] = [new_slot(game, plan.rollout_steps, plan.games_per_shard) for _ in indices]
+        self._player = new_rollout_player(plan, game, models, self._clock, self._opponents.read)
+        self._shards = [new_shard(plan, game, index) for index in range(plan.num_shards)]
+        self._ring = Ring(game, plan.ring_shape)
         self._first = [shard.rows.clock.copy() for shard in self._shards]  # of the rollout collected last
         self._next, self._turn = 0, 0  # the shard to play next, and how often all were played
         self._can_play = threading.Event()
         self._can_play.set()
         self._activities: list[Activity] = []
-        self._began, self._busy, self._playing = monotonic(), 0.0, False
+        self._began, self._busy, self._playing, self._rollouts = monotonic(), 0.0, False, 0
 
-    def publish(self, weights: Weights, version: int) -> None:
+    @property
+    def ring(self) -> Ring:
+        """Memory of this process."""
+        return self._ring
+
+    def publish(self, weights: Weights, version: int, orders: Orders = NO_ORDERS) -> None:
         """Copy the weights into the acting model."""
         self._weights.write(weights)
-        self._version = version
+        self._orders = orders._replace(version=version)
+
+    def publish_opponent(self, place: int, weights: Weights) -> None:
+        """Copy the weights."""
+        self._opponents.write(place, weights)
 
     def collect(self, timeout: float | None = None) -> list[Rollout]:
         """Play one rollout of each shard in turn."""
         deadline = None if timeout is None else monotonic() + timeout
         rollouts: list[Rollout] = []
-        while self._next < len(self._shards) and self._may_play(deadline, is_first=not rollouts):
-            rollouts.append(self._play(self._next))
-            self._next += 1
+        with math_threads(1):  # as workers have: small batches round differently with more
+            while self._next < len(self._shards) and self._may_play(deadline, is_first=not rollouts):
+                rollouts.append(self._play(self._next))
+                self._next += 1
         if self._next == len(self._shards):
             self._next, self._turn = 0, self._turn + 1
         return rollouts
@@ -67,27 +86,31 @@ class Serial(Backend):
         return left > 0 and self._can_play.wait(left)
 
     def _play(self, index: int) -> Rollout:
-        shard, slot, began = self._shards[index], self._slots[index], monotonic()
+        shard, slot, began = self._shards[index], self._ring.slot(index, self._turn), monotonic()
         self._first[index][:] = shard.rows.clock
         self._playing = True
+        self._ring.open(index, self._turn)
         try:
-            self._player.play(shard, slot)
+            self._player.play(shard, slot, self._orders)
         finally:
             self._playing = False
+        self._ring.seal(index, self._turn)
         ended = monotonic()
         self._busy += ended - began
+        self._rollouts += 1
         self._activities.append(Activity(0, index, self._turn, began, ended))
-        return Rollout(index, self._version, slot, self._first[index])
+        return Rollout(index, self._orders.version, slot, self._first[index], self._turn)
 
     def snapshot(self) -> list[ShardState]:
         """Copies of the shards' states."""
-        return [shard.snapshot() for shard in self._shards]
+        return [shard.state.copy() for shard in self._shards]
 
-    def restore(self, states: list[ShardState]) -> None:
+    def restore(self, states: list[ShardState], turn: int | None = None) -> None:
         """Set every shard back."""
         for shard, state in zip(self._shards, states, strict=True):
             shard.restore(state)
-        self._next = 0
+        self._next, self._turn = 0, self._turn if turn is None else turn
+        self._ring.forget(self._turn)
 
     def pause(self, workers: Collection[int] | None = None) -> None:
         """Begin no other rollout until resumed (by another thread)."""
@@ -115,7 +138,7 @@ class Serial(Backend):
         memory = psutil.Process().memory_info().rss
         is_paused = not self._can_play.is_set()
         state = "playing" if self._playing else "paused" if is_paused else "waiting"
-        rollouts = self._turn * len(self._shards) + self._next
+        rollouts = self._rollouts
         worker = WorkerStatus(
             index=0,
             state=state,
@@ -133,9 +156,9 @@ class Serial(Backend):
             workers=(worker,),
             slots_ready=0,
             slots_playing=playing,
-            slots_held=len(self._slots) - playing,
+            slots_held=len(self._shards) - playing,
             slots_free=0,
-            version=self._version,
+            version=self._orders.version,
             restarts=0,
             set_aside=(),
             shared_bytes=0,
@@ -145,6 +168,10 @@ class Serial(Backend):
     def take_timings(self) -> dict[str, float]:
         """Seconds per stage since the last call."""
         return self._clock.take()
+
+    def take_failures(self) -> list[Failure]:
+        """The opponents that failed since the last call."""
+        return self._player.others.take_failures() if self._player.others is not None else []
 
     def take_activities(self) -> list[Activity]:
         """The rollouts played since the last call."""

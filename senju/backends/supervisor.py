@@ -21,8 +21,9 @@ import senju.errors
 from senju.backends.arena import BEAT
 from senju.backends.backend import Activity, Event, happened
 from senju.backends.member import Hand, Member, Place, State
-from senju.backends.messages import Done, Failed, Ready, Stop, receive, send
+from senju.backends.messages import Broken, Done, Failed, Ready, Stop, receive, send
 from senju.backends.schedule import Finished, Schedule, Task
+from senju.collect.seating import Failure
 from senju.errors import ConfigError, ControlError, SenjuError, WorkerError
 
 logger = logging.getLogger(__name__)
@@ -76,6 +77,8 @@ class Supervisor:
         self._is_open = self._is_closing = self._all_are_paused = False
         self._failure: BaseException | None = None
         self._events: list[Event] = []
+        self._broken: list[Broken] = []  # opponents in rollouts that are finished and not handed over
+        self._failures: list[Failure] = []
         self._activities: deque[Activity] = deque(maxlen=_MOST_ACTIVITIES)
         self._selector = selectors.DefaultSelector()
         self._wake_out, self._wake_in = os.pipe()
@@ -103,13 +106,28 @@ class Supervisor:
             self._is_open = True
             self._dispatch_and_watch()
             self._wait_for(self.schedule.is_complete, timeout)
-            return self.schedule.take()
+            taken = self.schedule.take()
+            self._hand_over_failures(taken)
+            return taken
+
+    def _hand_over_failures(self, taken: list[Finished]) -> None:
+        """Those of rollouts that are handed over, in the order of turns and shards."""
+        if self._broken:
+            rollouts = {(finished.turn, finished.shard) for finished in taken}
+            now = [broken for broken in self._broken if (broken.task.turn, broken.task.shard) in rollouts]
+            self._broken = [broken for broken in self._broken if broken not in now]
+            self._failures += [b.failure for b in sorted(now, key=lambda b: (b.task.turn, b.task.shard))]
 
     def rest(self) -> None:
         """Begin no rollout until the next `take`, and wait for those under way."""
         with self.changed:
             self._is_open = False
             self._wait_for(lambda: self.schedule.counts()[1] == 0)
+
+    def rewind(self, turn: int | None) -> None:
+        """Forget, while at rest, all rollouts that were not handed over; go on counting from `turn`."""
+        self.schedule.rewind(turn)
+        self._broken.clear()
 
     def _wait_for(self, condition: Callable[[], bool], timeout: float | None = None) -> None:
         """Wait until it is so, or raise what makes that impossible."""
@@ -179,6 +197,12 @@ class Supervisor:
         """What happened since the last call."""
         with self.changed:
             taken, self._events = self._events, []
+            return taken
+
+    def take_failures(self) -> list[Failure]:
+        """The opponents that failed in rollouts that were handed over since the last call."""
+        with self.changed:
+            taken, self._failures = self._failures, []
             return taken
 
     def take_activities(self) -> list[Activity]:
@@ -345,6 +369,8 @@ class Supervisor:
             self._on_done(member, message)
         elif isinstance(message, Failed):
             self._on_failed(member, message)
+        elif isinstance(message, Broken):
+            member.broken.append(message)
         else:
             assert isinstance(message, Ready)
             member.enter(State.WAITING)
@@ -363,7 +389,9 @@ class Supervisor:
         self._activities.append(
             Activity(member.index, done.task.shard, done.task.turn, done.began, done.ended)
         )
-        self.schedule.finish(done.task, done.version)
+        if self.schedule.finish(done.task, done.version):
+            self._broken += [broken for broken in member.broken if broken.task == done.task]
+        member.broken.clear()
         if self.schedule.is_complete() or not self._is_open:
             self.changed.notify_all()
 

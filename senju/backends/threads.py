@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 import traceback
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from senju.backends.arena import Arena, arena_bytes, new_private_block, require_memory
+from senju.backends.arena import Arena, new_private_block, require_room
 from senju.backends.backend import Plan
 from senju.backends.member import Hand
 from senju.backends.messages import send
@@ -33,23 +34,23 @@ def connected_pair() -> "tuple[Connection[Any, Any], Connection[Any, Any]]":
 
 
 class ThreadHand(Hand):
-    """A worker thread, with a copy of the model: building one would use this process's random numbers."""
+    """A worker thread, with copies of the models: building them would use this process's random numbers."""
 
     can_be_killed = False
 
-    def __init__(self, plan: Plan, model: Model, block: Any, index: int) -> None:
+    def __init__(self, plan: Plan, models: Sequence[Model], block: Any, index: int) -> None:
         self.connection, self._theirs = connected_pair()
-        arguments = (plan, copy.deepcopy(model), block, index)
+        arguments = (plan, copy.deepcopy(models), block, index)
         self._thread = threading.Thread(
             target=self._work, args=arguments, name=f"senju worker {index}", daemon=True
         )
         self._thread.start()
 
-    def _work(self, plan: Plan, model: Model, block: Any, index: int) -> None:
+    def _work(self, plan: Plan, models: Sequence[Model], block: Any, index: int) -> None:
         torch.set_num_threads(1)  # of this thread: workers share the cores already
         with self._theirs as connection:
             try:
-                worker = Worker(plan, model, block, index)
+                worker = Worker(plan, models, block, index)
             except Exception as error:  # noqa: BLE001  # travels to the supervisor
                 send(connection, describe_failure(error, None))
                 return
@@ -77,14 +78,12 @@ class Threads(Pool):
 
     name = "threads"
 
-    def _open_arena(self, game: Game, weight_bytes: int) -> tuple[Arena, int]:
-        num_bytes = arena_bytes(self._plan, game, weight_bytes)
-        require_memory(num_bytes)
-        self._block: NDArray[np.uint8] = new_private_block(num_bytes)
-        return Arena(self._plan, game, weight_bytes, self._block), 0
+    def _open_arena(self, game: Game, sizes: Sequence[int]) -> tuple[Arena, int]:
+        self._block: NDArray[np.uint8] = new_private_block(require_room(self._plan, game, sizes))
+        return Arena(self._plan, game, sizes, self._block), 0
 
     def _hire(self, index: int) -> Hand:
-        return ThreadHand(self._plan, self._model, self._block, index)
+        return ThreadHand(self._plan, self._models, self._block, index)
 
     def _hire_here(self, index: int) -> Hand:
         return self._hire(index)

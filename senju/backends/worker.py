@@ -2,6 +2,7 @@
 
 import mmap
 import traceback
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from time import monotonic, perf_counter
 from typing import Any, cast
@@ -11,13 +12,13 @@ from numpy.typing import NDArray
 
 from senju.backends.arena import BEAT, FIRST_STAGE, Arena
 from senju.backends.backend import Plan
-from senju.backends.messages import Done, Failed, Ready, Stop, receive, send
+from senju.backends.building import block_sizes, new_rollout_player, new_shard, warm_up_plan
+from senju.backends.messages import Broken, Done, Failed, Ready, Stop, receive, send
 from senju.backends.schedule import Task
-from senju.collect.rollout import STAGES, RolloutPlayer, warm_up
-from senju.collect.shard import Shard
+from senju.collect.orders import NO_ORDERS, unpack_orders
+from senju.collect.rollout import STAGES
 from senju.errors import SenjuError
 from senju.games import make_game
-from senju.models import make_model
 from senju.models.model import Model
 from senju.models.weights import WeightBlock
 from senju.timing import StageClock
@@ -44,12 +45,6 @@ class BoardClock(StageClock):
         self._last = now
 
 
-def new_acting_model(plan: Plan) -> Model:
-    """The plan's network with the weights it starts from."""
-    game = make_game(**plan.game)
-    return make_model(plan.model, game.observation_shape, game.num_actions, plan.seed)
-
-
 class Worker:
     """Plays tasks of a plan, from and into the arena's arrays.
 
@@ -60,35 +55,44 @@ class Worker:
     def __init__(
         self,
         plan: Plan,
-        model: Model,
+        models: Sequence[Model],
         block: mmap.mmap | NDArray[np.uint8],
         index: int,
     ) -> None:
         game = make_game(**plan.game)
-        warm_up(game, model)
-        self._block = WeightBlock(model)
-        self._arena = Arena(plan, game, self._block.num_bytes, block)
-        self._weights = np.empty(self._block.num_bytes, np.uint8)
-        self._stamp, self._version = -1, 0
+        warm_up_plan(plan, game, models)
+        self._plan = plan
+        self._block = WeightBlock(models[0])
+        self._arena = Arena(plan, game, block_sizes(models), block)
+        self._published = np.empty(self._arena.weights.num_bytes, np.uint8)
+        self._stamp, self._orders = -1, NO_ORDERS
         clock = BoardClock(self._arena.boards[index])
-        self._player = RolloutPlayer(game, model, plan.games_per_shard, clock, plan.resignation)
-        self._shard = Shard(game, 0, plan.games_per_shard, plan.seed, plan.max_game_length)
+        self._player = new_rollout_player(plan, game, models, clock, self._arena.opponents.read)
+        self._shard = new_shard(plan, game, 0)
 
     def play(self, task: Task) -> Done:
         """Play a rollout with the newest weights."""
         began = monotonic()
-        version = self._take_weights()
-        self._shard.restore(self._arena.state(task.shard, task.turn))
-        self._player.play(self._shard, self._arena.slot(task.shard, task.turn))
-        after = self._arena.state(task.shard, task.turn + 1)
-        after.states[:], after.clock[:] = self._shard.rows.states, self._shard.rows.clock
-        return Done(task, version, began, monotonic())
+        self._take_weights()
+        shard, ring = self._shard, self._arena.ring
+        shard.index = task.shard
+        shard.restore(self._arena.state(task.shard, task.turn))
+        ring.open(task.shard, task.turn)
+        self._player.play(shard, ring.slot(task.shard, task.turn), self._orders)
+        ring.seal(task.shard, task.turn)
+        self._arena.state(task.shard, task.turn + 1).write(shard.state)
+        return Done(task, self._orders.version, began, monotonic())
 
-    def _take_weights(self) -> int:
+    def _take_weights(self) -> None:
         if self._arena.weights.stamp != self._stamp:
-            self._stamp, self._version = self._arena.weights.read(self._weights)
-            self._block.write(self._weights)
-        return self._version
+            self._stamp, _ = self._arena.weights.read(self._published)
+            self._block.write(self._published[: self._block.num_bytes])
+            self._orders = unpack_orders(self._published, self._plan.most_opponents)
+
+    def take_failures(self, task: Task) -> list[Broken]:
+        """The opponents that failed in the rollout just played."""
+        others = self._player.others
+        return [Broken(task, failure) for failure in others.take_failures()] if others is not None else []
 
 
 def serve(connection: "Connection[Any, Any]", worker: Worker) -> bool:
@@ -97,7 +101,10 @@ def serve(connection: "Connection[Any, Any]", worker: Worker) -> bool:
         send(connection, Ready())
         while not isinstance(message := receive(connection), Stop):
             assert isinstance(message, Task)
-            send(connection, _answer(worker, message))
+            answer = _answer(worker, message)
+            for broken in worker.take_failures(message):
+                send(connection, broken)
+            send(connection, answer)
     except (EOFError, BrokenPipeError, ConnectionResetError):  # the supervisor is gone, or waits no more
         return False
     return True

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from senju.cli.arena import arena
 from senju.cli.bench import bench
 from senju.cli.console import out
 from senju.cli.control import pause, reset, resume, workers
@@ -44,7 +45,7 @@ def senju(
     """Train game-playing agents with many hands at once."""
 
 
-USING = (train, evaluate, play, usi, games, explain_action, doctor)
+USING = (train, evaluate, arena, play, usi, games, explain_action, doctor)
 STEERING = (status, pause, resume, reset, workers)
 TRYING = (verify, bench, profile, soak, reproduce)
 for command in (*USING, *STEERING, *TRYING):

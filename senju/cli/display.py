@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from senju.cli.console import percent, score_text
-from senju.cli.quantities import duration_text, size_text
+from senju.cli.quantities import duration_text, figure_text, size_text
 from senju.machine import available_cores
 from senju.training import trainer
 from senju.training.evaluation import MatchResult
@@ -30,6 +30,13 @@ SHOWN_METRICS = {
     "approximate_kl": "KL",
     "clip_fraction": "clipped",
     "explained_variance": "value explains",
+    "loss": "loss",
+    "mean_error": "mean error",
+    "mean_value": "mean value",
+    "epsilon": "random moves",
+    "replay_decisions": "in the replay",
+    "pool_size": "snapshots",
+    "opponent_score": "score against others",
     "learning_rate": "learning rate",
     "steps_per_game": "steps per game",
 }
@@ -76,6 +83,8 @@ class TrainingDisplay(trainer.Listener):
             f"{config.total_steps:,} steps, seed {config.seed}; {_hands(config)}.",
             highlight=False,
         )
+        for line in _others(config):
+            self.console.print(escape(line), highlight=False)
         self.console.print(f"Run folder: [bold]{escape(str(run.path))}[/]", highlight=False, soft_wrap=True)
         self._progress.update(self._task, total=config.total_updates, completed=update)
 
@@ -128,7 +137,7 @@ class TrainingDisplay(trainer.Listener):
         table.add_column("", justify="right")
         for name, label in SHOWN_METRICS.items():
             if name in progress.metrics:
-                table.add_row(label, f"{progress.metrics[name]:.4g}")
+                table.add_row(label, figure_text(progress.metrics[name]))
         return table
 
 
@@ -153,6 +162,22 @@ def _workers_line(progress: trainer.Progress) -> Text:
     facts += [f"{engine['set_aside']} shards set aside"] if engine["set_aside"] else []
     facts += [f"lag {progress.metrics['lag_mean']:.1f}"] if progress.metrics["lag_max"] else []
     return line.append(", ".join(facts), style="dim")
+
+
+def _others(config: RunConfig) -> list[str]:
+    """Who it is trained against, in words, and what may surprise about it."""
+    if config.collect.seating != "opponents":
+        return []
+    chosen, updates = config.opponents, config.total_updates
+    past = f"its own past, a snapshot every {chosen.snapshot_interval} updates"
+    names = [*([past] if chosen.snapshot_interval else []), *chosen.fixed]
+    lines = [f"Against {'; '.join(names)}; {percent(chosen.self_share, 0)} of its games are against itself."]
+    if chosen.snapshot_interval >= updates:
+        lines.append(
+            f"It ends after {updates} updates, before its first snapshot could play: "
+            "for so short a run set opponents.snapshot_interval lower."
+        )
+    return lines
 
 
 ONE_OF = {"processes": "process", "threads": "thread"}

@@ -21,10 +21,11 @@ from senju.games.shogi.kif import write_kif
 from senju.games.shogi.layout import Ending
 from senju.games.shogi.record import GameRecord, RecordError, ending_word
 from senju.kernels import is_allowed
+from senju.opponents.players import Player, Table
 from senju.search.settings import SearchConfig
-from senju.training.opponents import make_player
-from senju.training.players import Player, Table
-from senju.training.run import Agent, Run
+from senju.training.agent import Agent
+from senju.training.opponents import KNOWN_OPPONENTS, make_player
+from senju.training.run import Run
 from senju.training.search_player import SearchPlayer
 
 HELP = "Type a move's name; hint asks the agent, undo takes back your last move, quit ends."
@@ -35,9 +36,7 @@ def play(
     run: Annotated[Path | None, typer.Option(help="Play against this run's agent.")] = None,
     against: Annotated[
         str | None,
-        typer.Option(
-            help="Or against random, greedy:DEPTH, minimax:DEPTH, perfect; greedy:2 or minimax:4 by default."
-        ),
+        typer.Option(help=f"Or against {KNOWN_OPPONENTS}; greedy:2 or minimax:4 by default."),
     ] = None,
     nodes: Annotated[
         int, typer.Option(help="With --run: positions the agent searches per move; 0: none.", min=0)
@@ -64,7 +63,7 @@ def play(
             opponent: Player = agent.player(temperature)
             if nodes:
                 searching = validated(SearchConfig, {"nodes": nodes, "temperature": temperature})
-                opponent = SearchPlayer(rules, agent.model, opponent.name, searching)
+                opponent = SearchPlayer(rules, agent.policy(), opponent.name, searching)
         else:
             if nodes:
                 raise ConfigError("--nodes needs an agent to search with; give --run")

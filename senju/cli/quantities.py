@@ -40,6 +40,15 @@ def count_text(count: object) -> str:
     return f"{count:,.0f}" if _is_number(count) else UNKNOWN
 
 
+def figure_text(figure: float) -> str:
+    """A figure of any kind: four digits of a fraction, and every digit of what is counted.
+
+    >>> figure_text(0.058341), figure_text(61180.0), figure_text(0.0)
+    ('0.05834', '61,180', '0')
+    """
+    return count_text(figure) if figure == round(figure) else f"{figure:.4g}"
+
+
 def share_text(share: object) -> str:
     """A share as a percentage.
 

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from senju.cli.console import JsonOption, friendly_errors, out, print_json, program
 from senju.cli.display import SHOWN_METRICS
-from senju.cli.quantities import UNKNOWN, count_text, duration_text, share_text, size_text
+from senju.cli.quantities import UNKNOWN, count_text, duration_text, figure_text, share_text, size_text
 from senju.training.control import ask_if_trained
 from senju.training.monitor import shards_set_aside
 from senju.training.run import Run
@@ -189,7 +189,7 @@ def _rows_at_rest(found: Status) -> dict[str, str]:
     rows = {"trained for": duration_text(found["seconds"]), "newest checkpoint": _plain(found["checkpoint"])}
     if found["set_aside"]:
         rows["shards set aside"] = f"{found['set_aside']}, see events.jsonl"
-    rows |= {label: f"{metrics[name]:.4g}" for name, label in SHOWN_METRICS.items() if name in metrics}
+    rows |= {label: figure_text(metrics[name]) for name, label in SHOWN_METRICS.items() if name in metrics}
     for record in found["evaluations"]:
         rows[f"against {record['opponent']}"] = f"{share_text(record['score'])} at update {record['update']}"
     return rows

@@ -9,11 +9,18 @@ from rich.markup import escape
 from senju.cli.console import JsonOption, SetOption, friendly_errors, out, print_json, program, settings_from
 from senju.cli.display import TrainingDisplay
 from senju.cli.results import judgement_text, match_table
+from senju.cli.several import train_together
+from senju.config import merged
+from senju.errors import ConfigError
 from senju.training.api import prepare, train_run
 from senju.training.interrupt import stop_on_signals
 from senju.training.monitor import shards_set_aside
+from senju.training.opponent_options import opponents_settings
 from senju.training.run import Run
 from senju.training.run_config import known_presets
+from senju.training.several.api import prepare_several
+from senju.training.several.folder import MAX_AGENTS, is_of_several
+from senju.training.several.shares import parse_devices
 from senju.training.stages import explain
 from senju.training.trainer import Listener
 
@@ -30,30 +37,87 @@ def train(
     assignments: SetOption = None,
     steps: Annotated[int | None, typer.Option(help="Short for --set total_steps=N.")] = None,
     seed: Annotated[int | None, typer.Option(help="Short for --set seed=N.")] = None,
+    algorithm: Annotated[
+        str | None,
+        typer.Option(help="Short for --set algorithm.name=NAME; takes its own preset if any."),
+    ] = None,
+    opponents: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="Train against others: pool (its own past), random, minimax:DEPTH, a run, RUN@UPDATE, "
+            "package.module:function; with commas between.",
+        ),
+    ] = None,
     workers: Annotated[
         int | None,
         typer.Option(help="Worker processes that play (0: one per core); the result is the same.", min=0),
     ] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with this run.")] = None,
+    agents: Annotated[
+        int | None,
+        typer.Option(
+            help="Train so many independent runs side by side; --workers is for each.", min=1, max=MAX_AGENTS
+        ),
+    ] = None,
+    devices: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="Where to learn: cpu, or cuda:0,cuda:1 for agents in turn."),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with this run, or with all agents in this folder.")
+    ] = None,
     checkpoint: Annotated[str | None, typer.Option(help="With --resume: from this checkpoint.")] = None,
     max_updates: Annotated[
         int | None, typer.Option(help="Stop (and save) after so many updates; --resume goes on.", min=1)
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Train an agent by self-play; Ctrl-C finishes the step and saves.
+    """Train an agent; Ctrl-C finishes the step and saves.
 
     Settings come from the defaults, the game's preset (--preset), --config, and --set, in this order.
     """
     with friendly_errors():
-        settings = settings_from(config, assignments, total_steps=steps, seed=seed)
-        prepared = prepare(game, run, resume, checkpoint, settings, workers, preset)
-        with stop_on_signals() as stop:
-            if as_json:
-                finished = train_run(prepared, stop, Listener(), checkpoint, max_updates)
-            else:
-                with TrainingDisplay(out) as display:
-                    finished = train_run(prepared, stop, display, checkpoint, max_updates)
+        chosen = {"name": algorithm} if algorithm else None
+        given = settings_from(None, assignments, total_steps=steps, seed=seed, algorithm=chosen)
+        against = opponents_settings(opponents) if opponents is not None else {}
+        settings = merged(settings_from(config, None), against, given)  # --set may change what a list implies
+        places = parse_devices(devices) if devices is not None else []
+        if agents is not None or (resume is not None and is_of_several(resume)):
+            _refuse_checkpoint(checkpoint, resume)
+            runs = prepare_several(game, agents, places, run, resume, settings, workers, preset)
+            train_together(runs, max_updates, as_json)
+            return
+        if places:
+            settings = merged(settings, {"device": _only(places)})
+        _train_one(
+            prepare(game, run, resume, checkpoint, settings, workers, preset),
+            checkpoint,
+            max_updates,
+            as_json,
+        )
+
+
+def _only(devices: list[str]) -> str:
+    if len(devices) > 1:
+        raise ConfigError(f"one agent learns on one device, not on {len(devices)}; --agents trains several")
+    return devices[0]
+
+
+def _refuse_checkpoint(checkpoint: str | None, resume: Path | None) -> None:
+    if checkpoint is not None:
+        one = f"{resume}/agent_1" if resume is not None else "a run"
+        raise ConfigError(
+            f"--checkpoint {checkpoint} is of one run; go on from it with --resume {one}, that agent alone"
+        )
+
+
+def _train_one(prepared: Run, checkpoint: str | None, max_updates: int | None, as_json: bool) -> None:
+    with stop_on_signals() as stop:
+        if as_json:
+            finished = train_run(prepared, stop, Listener(), checkpoint, max_updates)
+        else:
+            with TrainingDisplay(out) as display:
+                finished = train_run(prepared, stop, display, checkpoint, max_updates)
     if as_json:
         print_json(_summary(prepared, finished))
     else:

@@ -111,7 +111,7 @@ def _require_checkpoint(run: Path, checkpoint: str | None) -> None:
 def _load_model(run: Path, checkpoint: str | None) -> "Model":
     from senju.training.run import Run
 
-    model = Run(run).agent_at(checkpoint).model
+    model = Run(run).agent_at(checkpoint).policy()
     gc.collect()
     gc.freeze()  # what is loaded stays; looking through it again would cost a move a tenth of a second
     return model

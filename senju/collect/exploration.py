@@ -1,6 +1,7 @@
-"""How a policy turns logits into actions: sampling, and picking the best."""
+"""How a policy turns logits into actions: sampling, picking the best, and mostly picking the best."""
 
 import math
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +11,11 @@ from senju.kernels import (
     ONE,
     WORD_BITS,
     ZERO,
+    below,
     compiled,
+    count_allowed,
     log_normaliser,
+    nth_allowed,
     random_word,
     trailing_zeros,
     unit_interval,
@@ -89,6 +93,116 @@ def _best(
     return -1
 
 
+@compiled
+def _mostly_best(
+    logits: NDArray[np.float32],  # [row * acting, actions]
+    values: NDArray[np.float32],  # [row * acting]
+    legal: NDArray[np.uint64],
+    seats: NDArray[np.int8],
+    clock: NDArray[np.void],
+    seed: np.uint64,
+    stream: int,
+    epsilon: float,
+    is_dueling: bool,
+    actions: NDArray[np.int32],
+    explored: NDArray[np.bool_],  # [row, acting]
+    best_values: NDArray[np.float32],  # [row, acting]
+) -> int:
+    """Draw whether to explore, then any action or the best; return the first row that cannot be, or -1."""
+    num_places = seats.shape[1]
+    for row in range(seats.shape[0]):
+        for place in range(num_places):
+            actions[row, place], best_values[row, place] = 0, 0.0
+            explored[row, place] = False
+            if seats[row, place] < 0:
+                continue
+            allowed, scores = legal[row, place], logits[row * num_places + place]
+            best, total = -1, 0.0
+            for index in range(allowed.shape[0]):
+                bits = allowed[index]
+                while bits != ZERO:
+                    action = index * WORD_BITS + int(trailing_zeros(bits))
+                    if not np.isfinite(scores[action]):
+                        return row
+                    total += scores[action]
+                    if best < 0 or scores[action] > scores[best]:
+                        best = action
+                    bits &= bits - ONE
+            if best < 0:
+                return row
+            count = count_allowed(allowed)
+            value = np.float64(scores[best])
+            if is_dueling:
+                value += values[row * num_places + place] - total / count
+            best_values[row, place] = value
+            actions[row, place] = best
+            if epsilon > 0.0:
+                where = stream + (place << 8)
+                first, second = clock[row]["game"], clock[row]["step"]
+                word = random_word(seed, clock[row]["row"], first, second, where)
+                if unit_interval(word) < epsilon:
+                    other = random_word(seed, clock[row]["row"], first, second, where + EXPLORING)
+                    actions[row, place] = nth_allowed(allowed, below(other, count))
+                    explored[row, place] = True
+    return -1
+
+
+EXPLORING = 1 << 16  # added to a stream: a second number for the same decision
+
+
+class Acting(NamedTuple):
+    """How a network's outputs become actions.
+
+    By a `policy` they are drawn; by `action_values` the best is taken, but for a share epsilon of the
+    moves, which are made at random. Dueling networks give each action's advantage: its value is the
+    position's plus that, less the mean of the legal ones. On a ladder, each of `rungs` shards has
+    an epsilon of its own: the power 1 for the first up to 1 + `ladder` for the last (Horgan 2018).
+    """
+
+    by: Literal["policy", "action_values"] = "policy"
+    is_dueling: bool = False
+    ladder: float = 0.0
+    rungs: int = 1
+
+    def epsilon(self, published: float, shard: int) -> float:
+        """The share of random moves in one shard.
+
+        >>> ladder = Acting("action_values", ladder=7.0, rungs=3)
+        >>> [round(ladder.epsilon(0.4, shard), 5) for shard in range(3)]
+        [0.4, 0.01619, 0.00066]
+        """
+        if not self.ladder or self.rungs < 2 or published <= 0.0:
+            return published
+        return float(published ** (1.0 + self.ladder * shard / (self.rungs - 1)))
+
+
+BY_POLICY = Acting()
+
+
+def mostly_best_actions(
+    logits: NDArray[np.float32],
+    values: NDArray[np.float32],
+    legal: NDArray[np.uint64],
+    seats: NDArray[np.int8],
+    clock: NDArray[np.void],
+    seed: np.uint64,
+    stream: int,
+    epsilon: float,
+    is_dueling: bool,
+    actions: NDArray[np.int32],
+    explored: NDArray[np.bool_],
+    best_values: NDArray[np.float32],
+) -> None:
+    """Write the best action, or with a chance of `epsilon` any legal one, which of both; and the best value.
+
+    Chance depends on (seed, row id, game number, step, stream) alone.
+    """
+    row = _mostly_best(
+        logits, values, legal, seats, clock, seed, stream, epsilon, is_dueling, actions, explored, best_values
+    )
+    _refuse(row, logits, legal, seats, all_must_be_finite=True)
+
+
 def sample_actions(
     logits: NDArray[np.float32],
     legal: NDArray[np.uint64],
@@ -117,7 +231,11 @@ def best_actions(
 
 
 def _refuse(
-    row: int, logits: NDArray[np.float32], legal: NDArray[np.uint64], seats: NDArray[np.int8]
+    row: int,
+    logits: NDArray[np.float32],
+    legal: NDArray[np.uint64],
+    seats: NDArray[np.int8],
+    all_must_be_finite: bool = False,  # as values; a policy may hold some actions for impossible
 ) -> None:
     if row < 0:
         return
@@ -129,6 +247,8 @@ def _refuse(
             raise NoLegalActionError(f"{where}: the legal mask is empty")
         scores = logits[row * num_places + place, allowed]
         is_wrong = ~(scores < np.inf) | (scores == -np.inf).all()
+        if all_must_be_finite:
+            is_wrong = ~np.isfinite(scores)
         if is_wrong.any():
             raise ModelError(
                 f"{where}: the policy's logits are not finite ({scores[is_wrong][0]} for action "

@@ -6,9 +6,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from senju.collect.seating import CURRENT
+from senju.collect.slots import Allocate
 from senju.errors import ConfigError
 from senju.games.game import Game
-from senju.games.rows import Rows
+from senju.games.rows import CLOCK, Rows
 
 
 class ShardState(NamedTuple):
@@ -16,6 +18,25 @@ class ShardState(NamedTuple):
 
     states: NDArray[np.void]
     clock: NDArray[np.void]
+    seated: NDArray[np.int32]  # [row, seat]: who sits there in the game under way
+
+    def copy(self) -> "ShardState":
+        """The same in arrays of its own."""
+        return ShardState(self.states.copy(), self.clock.copy(), self.seated.copy())
+
+    def write(self, state: "ShardState") -> None:
+        """Become equal to another."""
+        for array, value in zip(self, state, strict=True):
+            array[:] = value
+
+
+def new_shard_state(game: Game, num_rows: int, allocate: Allocate = np.zeros) -> ShardState:
+    """Zeroed arrays for a shard's state."""
+    return ShardState(
+        allocate(num_rows, game.state_dtype),
+        allocate(num_rows, CLOCK),
+        allocate((num_rows, game.num_seats), np.int32),
+    )
 
 
 class Shard:
@@ -26,15 +47,16 @@ class Shard:
         first = index * num_rows
         row_ids = np.arange(first, first + num_rows, dtype=np.uint32)
         self.rows = Rows(game, row_ids, seed, max_game_length)
+        self.seated = np.full((num_rows, game.num_seats), CURRENT, np.int32)
 
-    def snapshot(self) -> ShardState:
-        """A copy of the shard's state."""
-        return ShardState(self.rows.states.copy(), self.rows.clock.copy())
+    @property
+    def state(self) -> ShardState:
+        """The shard's state, not a copy of it."""
+        return ShardState(self.rows.states, self.rows.clock, self.seated)
 
     def restore(self, state: ShardState) -> None:
-        """Go back to a snapshot."""
-        self.rows.states[:] = state.states
-        self.rows.clock[:] = state.clock
+        """Go back to a state."""
+        self.state.write(state)
 
 
 def count_shards(num_games: int, games_per_shard: int) -> int:

@@ -1,31 +1,41 @@
-"""Slots: the arrays that one rollout is written to."""
+"""Slots: the arrays that one rollout is written to, and the ring of all slots there are."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from senju.games.game import Game, Observations, Outcomes
-from senju.kernels import legal_words
+from senju.kernels import compiled, legal_words, memory_fence
 
 
 class Slot(NamedTuple):
     """T consecutive steps of one shard. Observations are bytes, legal masks are bits.
 
     `bootstrap[t]` is the value of the position after step t for each seat, NaN where it is not
-    known. It is filled where the step truncated the game, and after the last step.
+    known. It is filled where the step truncated the game, and after the last step. Where rollouts are
+    kept to be learned from again, the positions in which games were truncated are kept as well
+    (`final_…`): their values change, while what is to be learned waits.
     """
 
     observation: NDArray[Any]  # [time, row, acting, *observation_shape]
     legal: NDArray[np.uint64]  # [time, row, acting, words]
-    seats: NDArray[np.int8]  # [time, row, acting], -1 where nobody acts
-    actions: NDArray[np.int32]  # [time, row, acting]
-    log_probs: NDArray[np.float32]  # [time, row, acting], of the policy that acted
-    values: NDArray[np.float32]  # [time, row, acting]
+    seats: NDArray[np.int8]  # [time, row, acting], -1 where the current policy does not act
+    actions: NDArray[np.int32]  # [time, row, acting], also of those who are not learned from
+    explored: NDArray[np.bool_]  # [time, row, acting], whether the current policy moved at random
     rewards: NDArray[np.float32]  # [time, row, seat]
     terminated: NDArray[np.bool_]  # [time, row]
     truncated: NDArray[np.bool_]  # [time, row]
+    final_at: NDArray[np.int32]  # [time, row], which final position the step led to; -1: none is kept
+    final_observation: NDArray[Any]  # [final, acting, *observation_shape]
+    final_legal: NDArray[np.uint64]  # [final, acting, words]
+    final_seats: NDArray[np.int8]  # [final, acting]
+    log_probs: NDArray[np.float32]  # [time, row, acting], of the policy that acted
+    values: NDArray[np.float32]  # [time, row, acting]
     bootstrap: NDArray[np.float32]  # [time, row, seat]
+    seated: NDArray[np.int32]  # [time, row, seat], 0: the current policy, else an opponent's id
 
     @property
     def num_steps(self) -> int:
@@ -41,6 +51,9 @@ class Slot(NamedTuple):
         return Outcomes(self.rewards[time], self.terminated[time], self.truncated[time])
 
 
+PASSING = ("log_probs", "values", "bootstrap", "seated")  # columns of which no more than the newest is kept
+
+
 class Rollout(NamedTuple):
     """A finished slot, with the shard that was played and the weights version that acted."""
 
@@ -48,6 +61,7 @@ class Rollout(NamedTuple):
     version: int
     data: Slot
     clock: NDArray[np.void]  # [row], each row's id, game and step when it began
+    turn: int = 0  # of the shard's rollouts; one is collected from every shard in each turn
 
 
 class Allocate(Protocol):
@@ -57,18 +71,101 @@ class Allocate(Protocol):
         """An array of that shape and dtype."""
 
 
-def new_slot(game: Game, num_steps: int, num_rows: int, allocate: Allocate = np.zeros) -> Slot:
+@dataclass(frozen=True)
+class RingShape:
+    """How many rollouts there is room for, and how large each is.
+
+    `kept` turns can be read at any time, while workers are up to `ahead` turns beyond the newest.
+    """
+
+    num_shards: int
+    num_steps: int
+    num_rows: int
+    kept: int = 1
+    ahead: int = 0
+    keeps_final: bool = False
+
+    @property
+    def depth(self) -> int:
+        """Places of a shard."""
+        return self.kept + self.ahead
+
+    @property
+    def final_rows(self) -> int:
+        """Room for truncated positions: one step in eight may truncate; more are not learned from."""
+        return max(self.num_rows, self.num_steps * self.num_rows // 8) if self.keeps_final else 0
+
+
+class Ring:
+    """The slots of all shards: turn t of a shard is written to its place t % depth.
+
+    Each column is one array with the axes [shard, place, …], so that any decision of any kept rollout
+    is one index away. Whoever reads while others write compares the seal before and after.
+    """
+
+    def __init__(self, game: Game, shape: RingShape, allocate: Allocate = np.zeros) -> None:
+        self.shape = shape
+        steps = (shape.num_steps, shape.num_rows)
+        decisions = (*steps, game.num_acting)
+        finals = (shape.final_rows, game.num_acting)
+        words = legal_words(game.num_actions)
+        sizes: dict[str, tuple[tuple[int, ...], Any]] = {
+            "observation": ((*decisions, *game.observation_shape), game.observation_dtype),
+            "legal": ((*decisions, words), np.uint64),
+            "seats": (decisions, np.int8),
+            "actions": (decisions, np.int32),
+            "explored": (decisions, np.bool_),
+            "rewards": ((*steps, game.num_seats), np.float32),
+            "terminated": (steps, np.bool_),
+            "truncated": (steps, np.bool_),
+            "final_at": (steps if shape.keeps_final else (0, 0), np.int32),
+            "final_observation": ((*finals, *game.observation_shape), game.observation_dtype),
+            "final_legal": ((*finals, words), np.uint64),
+            "final_seats": (finals, np.int8),
+            "log_probs": (decisions, np.float32),
+            "values": (decisions, np.float32),
+            "bootstrap": ((*steps, game.num_seats), np.float32),
+            "seated": ((*steps, game.num_seats), np.int32),
+        }
+        places = dict.fromkeys(sizes, shape.depth) | dict.fromkeys(PASSING, shape.ahead + 1)
+        self.columns = Slot(
+            **{
+                name: allocate((shape.num_shards, places[name], *size), dtype)
+                for name, (size, dtype) in sizes.items()
+            }
+        )
+        self.seals: NDArray[np.int64] = allocate((shape.num_shards, shape.depth), np.int64)
+
+    def slot(self, shard: int, turn: int) -> Slot:
+        """Where that rollout is written to."""
+        return Slot(*(column[shard, turn % column.shape[1]] for column in self.columns))
+
+    def open(self, shard: int, turn: int) -> None:
+        """The rollout's place is about to be written over."""
+        _set_seal(self.seals, shard, turn % self.shape.depth, -1 - turn)
+
+    def seal(self, shard: int, turn: int) -> None:
+        """The rollout lies complete in its place."""
+        _set_seal(self.seals, shard, turn % self.shape.depth, turn + 1)
+
+    def forget(self, turn: int) -> None:
+        """Rollouts from that turn on will be played anew; nobody may be writing."""
+        seals = self.seals
+        newest = np.where(seals > 0, seals - 1, -1 - seals)
+        seals[newest >= turn] = 0
+
+    def sealed(self, shard: int) -> Iterator[int]:
+        """The turns that lie complete, oldest first."""
+        return iter(sorted(int(seal) - 1 for seal in self.seals[shard] if seal > 0))
+
+
+@compiled
+def _set_seal(seals: NDArray[np.int64], shard: int, place: int, seal: int) -> None:
+    memory_fence()
+    seals[shard, place] = seal
+    memory_fence()
+
+
+def new_slot(game: Game, num_steps: int, num_rows: int, keeps_final: bool = False) -> Slot:
     """Zeroed arrays for one rollout."""
-    decisions = (num_steps, num_rows, game.num_acting)
-    return Slot(
-        observation=allocate((*decisions, *game.observation_shape), game.observation_dtype),
-        legal=allocate((*decisions, legal_words(game.num_actions)), np.uint64),
-        seats=allocate(decisions, np.int8),
-        actions=allocate(decisions, np.int32),
-        log_probs=allocate(decisions, np.float32),
-        values=allocate(decisions, np.float32),
-        rewards=allocate((num_steps, num_rows, game.num_seats), np.float32),
-        terminated=allocate((num_steps, num_rows), np.bool_),
-        truncated=allocate((num_steps, num_rows), np.bool_),
-        bootstrap=allocate((num_steps, num_rows, game.num_seats), np.float32),
-    )
+    return Ring(game, RingShape(1, num_steps, num_rows, keeps_final=keeps_final)).slot(0, 0)

@@ -68,6 +68,11 @@ class _Checker:
         self.steps_played = self.games_finished = self.longest_game = 0
         self.passed: list[str] = []
 
+    def expect_bounded(self) -> None:
+        bound = self.game.longest_game
+        if bound is not None and self.longest_game > bound:
+            self.fail(f"a game took {self.longest_game} steps, longest_game says {bound} at most")
+
     def fail(self, message: str) -> NoReturn:
         raise GameContractError(f"{getattr(self.game, 'name', type(self.game).__name__)}: {message}")
 
@@ -182,6 +187,7 @@ class _Checker:
             lengths += 1
             ended = rows.advance(outcomes)
             self.longest_game = max([self.longest_game, *lengths[ended].tolist()])
+            self.expect_bounded()
             self.games_finished += len(ended)
             lengths[ended] = 0
         self.steps_played = self.num_steps * self.num_rows

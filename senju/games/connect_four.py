@@ -104,6 +104,7 @@ class ConnectFour(Game):
     name = "connect_four"
     num_seats = 2
     num_actions = COLUMNS
+    longest_game = HEIGHT * COLUMNS
     observation_shape = (2, HEIGHT, COLUMNS)  # the mover's stones, the other's stones
     state_dtype = STATE
     is_zero_sum = True

@@ -81,6 +81,7 @@ class Game(ABC):
     observation_shape: tuple[int, ...]
     observation_dtype: DTypeLike = np.uint8
     state_dtype: np.dtype[np.void]
+    longest_game: int | None = None  # steps, where the rules bound it
     is_zero_sum: bool = False  # two seats, and what one wins the other loses
 
     def __init__(self, config: Part | None = None) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.games.game import Game, Observations, Outcomes
-from senju.kernels import below, compiled, count_allowed, nth_allowed, random_word
+from senju.kernels import ZERO, below, compiled, count_allowed, nth_allowed, random_word
 
 CLOCK = np.dtype([("row", np.uint32), ("game", np.uint32), ("step", np.uint32)])
 
@@ -17,6 +17,9 @@ class Stream(IntEnum):
     GAME_KEY = 0
     ACTION = 1
     RESIGNATION = 2
+    OPPONENT = 3
+    MENU = 4
+    OPPONENTS_ACTION = 5
     OPENING = 16
     FIRST_PLAYER = 17
     SECOND_PLAYER = 18
@@ -72,6 +75,14 @@ def choose_at_random(
             count = count_allowed(legal[row, place])
             chosen = nth_allowed(legal[row, place], below(word, count))
             actions[row, place] = max(chosen, 0)
+
+
+@compiled
+def first_allowed(legal: NDArray[np.uint64], rows: NDArray[np.int64], actions: NDArray[np.int32]) -> None:
+    """The first legal action in some rows; 0 where nobody acts."""
+    for row in rows:
+        for place in range(legal.shape[1]):
+            actions[row, place] = max(nth_allowed(legal[row, place], ZERO), 0)
 
 
 class Rows:

@@ -98,6 +98,7 @@ class TicTacToe(Game):
     name = "tic_tac_toe"
     num_seats = 2
     num_actions = SQUARES
+    longest_game = SQUARES
     observation_shape = (2, SIDE, SIDE)  # the mover's marks, the other's marks
     state_dtype = STATE
     is_zero_sum = True

@@ -6,12 +6,16 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from senju.backends.arena import require_room
+from senju.backends.building import block_sizes
 from senju.backends.script import refuse_unguarded
-from senju.config import Settings, merged, validated
+from senju.config import PartT, Settings, merged, validated
 from senju.errors import ConfigError
 from senju.games import make_game
 from senju.training.evaluation import require_turns_of_two
+from senju.training.fixed_opponents import load_fixed
 from senju.training.interrupt import StopRequest, stop_on_signals
+from senju.training.opponent_options import with_opponents
 from senju.training.opponents import make_player, with_full_path
 from senju.training.run import Run, new_model
 from senju.training.run_config import RunConfig, require_device, resolve_config
@@ -37,9 +41,11 @@ def train(
     `preset` names another of the game's ready-made settings than its usual ones, like "gpu" for Shogi.
     `workers` plays the games in so many processes; the result is the same for any number. `settings`
     are those of a run's config: `total_steps=100_000`, `model="resnet"`, `algorithm={"epochs": 2}`; a
-    game's own settings go with `game={"name": …, …}`. `resume` takes an existing run's folder and goes
-    on from its newest checkpoint, or from the one named by `from_checkpoint`. `max_updates` stops
-    early; the run can be resumed. Ctrl-C finishes the step, saves, and raises KeyboardInterrupt.
+    game's own settings go with `game={"name": …, …}`. `opponents` may be a list, or a line with commas:
+    "pool" (its own past), "minimax:2", a run's folder, or a function `f(observation, legal, random)`.
+    `resume` takes an existing run's folder and goes on from its newest checkpoint, or from the one named
+    by `from_checkpoint`. `max_updates` stops early; the run can be resumed. Ctrl-C finishes the step,
+    saves, and raises KeyboardInterrupt.
     """
     refuse_unguarded()
     if max_updates is not None and max_updates < 1:
@@ -75,6 +81,7 @@ def prepare(
     preset: str | None = None,
 ) -> Run:
     """The run to train: a new one in the folder `run`, or the one to resume."""
+    settings = with_opponents(settings)
     if workers is not None:
         settings = _with_workers(settings, workers, Run(resume).config.backend if resume else {})
     if resume is None:
@@ -103,11 +110,14 @@ def _prepare_run(
 ) -> Run:
     """A new run's folder, made only after its settings are found good."""
     config = _with_good_opponents(resolve_config(game, settings, variant=preset))
-    new_model(make_game(**config.game), config)  # a network that does not fit the game is refused here
-    return Run.create(Path(folder) if folder else _free_folder(config), config)
+    rules = make_game(**config.game)
+    model = new_model(rules, config)  # a network that does not fit the game is refused here
+    load_fixed(rules, config.opponents.fixed if config.has_opponents else ())  # a resume has them saved
+    require_room(config.plan, rules, block_sizes([model]))
+    return Run.create(Path(folder) if folder else free_folder(config), config)
 
 
-def _free_folder(config: RunConfig) -> Path:
+def free_folder(config: RunConfig) -> Path:
     """`runs/GAME-DATE-TIME`, with a number behind it where that second has a run already."""
     game = config.game["name"].rpartition(":")[2]
     path = Path("runs") / f"{game}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -145,11 +155,14 @@ def _with_good_opponents(config: RunConfig) -> RunConfig:
     for description in (*evaluation.opponents, *evaluation.final_opponents):
         require_turns_of_two(game)
         make_player(game, description)
-    found = {
-        kind: tuple(map(with_full_path, names))
-        for kind, names in (
-            ("opponents", evaluation.opponents),
-            ("final_opponents", evaluation.final_opponents),
-        )
-    }
-    return config.model_copy(update={"evaluation": evaluation.model_copy(update=found)})
+    return config.model_copy(
+        update={
+            "evaluation": _with_full_paths(evaluation, "opponents", "final_opponents"),
+            "opponents": _with_full_paths(config.opponents, "fixed"),
+        }
+    )
+
+
+def _with_full_paths(part: PartT, *fields: str) -> PartT:
+    found = {field: tuple(map(with_full_path, getattr(part, field))) for field in fields}
+    return part.model_copy(update=found)

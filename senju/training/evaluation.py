@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from senju.errors import ConfigError
 from senju.games.game import ILLEGAL, Game, Oracle, States
 from senju.games.rows import Rows, Stream, choose_at_random
-from senju.training.players import Player, Table
+from senju.opponents.players import Player, Table
 
 Z95 = 1.959963984540054  # standard normal quantile of a 95 % interval
 FIRST_PAIR = np.uint32(2**31)  # rows beyond those of training, so that no game coincides with one of it
@@ -24,7 +24,7 @@ class Interval(NamedTuple):
     high: float
 
 
-def wilson_interval(score: float, games: int) -> Interval:
+def wilson_interval(score: float, games: float) -> Interval:
     """Wilson's interval for a share of `games` (Wilson 1927); draws may count as halves.
 
     >>> [round(bound, 3) for bound in wilson_interval(0.97, 100)]

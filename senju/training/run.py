@@ -9,61 +9,31 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
-from senju.collect.rollout import Actor
+from senju.collect.exploration import Acting
 from senju.config import validated
-from senju.errors import CheckpointError, ConfigError, NoLegalActionError, RunFolderError
+from senju.errors import CheckpointError, ConfigError, RunFolderError
 from senju.games import GAMES, make_game
-from senju.games.game import Game, States
-from senju.kernels import unpack_legal
+from senju.games.game import Game
 from senju.models import Model, make_model
+from senju.models.weights import WeightBlock
+from senju.opponents.ratings import Rating, fit_ratings
+from senju.training.agent import Agent
+from senju.training.blobs import BlobStore
 from senju.training.checkpoint import (
     Checkpoint,
     CheckpointFolder,
     describe_os_error,
     load_checkpoint,
     other_checkpoints,
+    read_state,
     replace_durably,
 )
 from senju.training.metrics import Record, read_metrics
-from senju.training.players import AgentPlayer
 from senju.training.run_config import RunConfig, dump_config, load_config
 
 CONFIG, METRICS, CHECKPOINTS = "config.yaml", "metrics.jsonl", "checkpoints"
-
-
-class Agent:
-    """A trained network with its game: asked for probabilities, values and moves."""
-
-    def __init__(self, game: Game, model: Model, name: str) -> None:
-        self.game, self.model, self.name = game, model.requires_grad_(False), name
-
-    def evaluate(self, states: States) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-        """Probabilities of every action and values, for the seats that act.
-
-        [row, actions] and [row] where seats take turns; with an axis for the seats behind the rows
-        where all act at once.
-        """
-        game, num_rows = self.game, len(states)
-        observations = game.new_observations(num_rows)
-        game.observe(states, observations)
-        legal = unpack_legal(observations.legal, game.num_actions)
-        for row, place in np.argwhere(~legal.any(axis=-1) & (observations.seats >= 0)).tolist():
-            seat = observations.seats[row, place]
-            raise NoLegalActionError(f"{game.name}: row {row}: the game is over, seat {seat} has no action")
-        logits, values = Actor(game, self.model, num_rows).evaluate(observations.observation)
-        scores = np.where(legal, logits.reshape(legal.shape).astype(np.float64), -np.inf)
-        odds = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        shape = (num_rows,) if game.num_acting == 1 else (num_rows, game.num_acting)
-        probabilities = odds / odds.sum(axis=-1, keepdims=True)
-        return probabilities.reshape(*shape, -1), values.reshape(shape)
-
-    def player(self, temperature: float = 0.0) -> AgentPlayer:
-        """The agent as a player in matches."""
-        return AgentPlayer(self.game, self.model, self.name, temperature)
 
 
 class Run:
@@ -130,7 +100,11 @@ class Run:
         return self.agent_at()
 
     def agent_at(self, checkpoint: str | None = None) -> Agent:
-        """The agent of a checkpoint by name or update, or of the newest."""
+        """The agent of a checkpoint by name or update, or of the newest; or a snapshot in the run's pool."""
+        if checkpoint is not None and not self.checkpoints.has(checkpoint) and checkpoint.isdecimal():
+            snapshots = self.snapshots
+            if int(checkpoint) in snapshots:
+                return self._agent_of_snapshot(int(checkpoint), snapshots[int(checkpoint)])
         path = self.checkpoints.latest() if checkpoint is None else self.checkpoints.named(checkpoint)
         saved = self.load(path)
         learner = {name.removeprefix("learner."): tensor for name, tensor in saved.tensors.items()}
@@ -141,7 +115,39 @@ class Run:
         model, prefix = self.new_model(), "model."
         weights = {n.removeprefix(prefix): t for n, t in learner_tensors.items() if n.startswith(prefix)}
         model.load_state_dict(weights)
-        return Agent(self.game, model, f"{self.path.name}@{update}")
+        return self._new_agent(model, update)
+
+    def _new_agent(self, model: Model, update: int) -> Agent:
+        acting = Acting(**self.config.demands.acting)
+        return Agent(self.game, model, f"{self.path.name}@{update}", acting, self.config.model)
+
+    def _agent_of_snapshot(self, update: int, blob: str) -> Agent:
+        model = self.new_model()
+        WeightBlock(model).write(BlobStore(self.checkpoints.blobs).read(blob)["weights"])
+        return self._new_agent(model, update)
+
+    @property
+    def snapshots(self) -> dict[int, str]:
+        """The past selves that the newest checkpoint keeps in its pool: blobs of weights, by update."""
+        state = self._newest_state()
+        weights = state.get("opponents_weights", {})
+        return {m["update"]: weights[str(m["number"])] for m in _members(state) if m["update"] >= 0}
+
+    @property
+    def training_ratings(self) -> list[Rating]:
+        """The pool's members and the newest agent, rated by the games of training; empty without a pool."""
+        state = self._newest_state()
+        members = _members(state)
+        if not members:
+            return []
+        names = {member["number"]: member["name"] for member in members}
+        if all(member["update"] != state["update"] for member in members):
+            names[state["pool"]["next"]] = f"update {state['update']}"  # its games since the last snapshot
+        results = {(first, second): counts for first, second, *counts in state["pool"]["results"]}
+        return list(fit_ratings(names, results))
+
+    def _newest_state(self) -> dict[str, Any]:
+        return read_state(self.checkpoints.latest()) if self.checkpoints.all() else {}
 
     def new_model(self) -> Model:
         """The run's network with its initial weights."""
@@ -151,7 +157,7 @@ class Run:
         """A checkpoint of this run, verified to be of the same game and network, or more parts."""
         checkpoint = load_checkpoint(path)
         for part, expected in self.identity(parts).items():
-            saved = checkpoint.state[part]
+            saved = checkpoint.state.get(part, {})  # none: a part that senju did not have yet
             if self._completed(part, saved) != expected:
                 raise CheckpointError(
                     f"{path} is of the {part} {_show(saved)}, the run is of {_show(expected)}; "
@@ -194,6 +200,11 @@ class Run:
 def new_model(game: Game, config: RunConfig) -> Model:
     """The network that a run with this config starts from."""
     return make_model(config.model, game.observation_shape, game.num_actions, config.seed)
+
+
+def _members(state: dict[str, Any]) -> list[dict[str, Any]]:
+    members: list[dict[str, Any]] = state.get("pool", {}).get("members", [])
+    return members
 
 
 def _show(part: Any) -> str:

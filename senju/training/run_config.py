@@ -10,6 +10,7 @@ import yaml
 from pydantic import AfterValidator, Field, model_validator
 
 from senju.algorithms import ALGORITHMS
+from senju.algorithms.learner import Demands
 from senju.backends import BACKENDS
 from senju.backends.backend import Plan
 from senju.collect.seating import Seating
@@ -19,6 +20,7 @@ from senju.errors import ConfigError
 from senju.games import GAMES, make_game
 from senju.machine import available_cores
 from senju.models import MODELS
+from senju.opponents.pool import OpponentsConfig
 from senju.registry import Registry
 
 
@@ -54,7 +56,12 @@ class CollectConfig(Part):
         64, ge=1, description="Games evaluated as one batch; fixes the result's bits."
     )
     rollout_steps: int = Field(64, ge=1, le=2**16, description="Steps of every game per update.")
-    seating: Seating = Field("self_play", description="Who sits where.")
+    seating: Seating = Field(
+        "self_play", description="Who sits where: itself in all seats, or opponents in the others."
+    )
+    whole_games: bool = Field(
+        False, description="Each update is one whole game of every row; rollout_steps bounds its length."
+    )
     mode: Literal["sync", "async"] = Field(
         "sync", description="Whether games wait for the learner (repeatable) or go on while it learns."
     )
@@ -107,6 +114,7 @@ class RunConfig(Part):
     backend: BackendPart = Field(DEFAULT_PARTS["backend"], description="Where games are played.")
     collect: CollectConfig = CollectConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    opponents: OpponentsConfig = OpponentsConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     total_steps: int = Field(
         1_000_000, ge=1, description="Decisions to learn from, rounded up to whole updates."
@@ -131,10 +139,27 @@ class RunConfig(Part):
         """Updates until total_steps are reached."""
         return -(-self.total_steps // self.decisions_per_update)
 
+    @cached_property
+    def demands(self) -> Demands:
+        """What the learner asks of collecting."""
+        algorithm = ALGORITHMS.get(self.algorithm["name"])
+        return algorithm.demands(ALGORITHMS.configure(self.algorithm))
+
+    @property
+    def has_opponents(self) -> bool:
+        """Whether others than the learner itself sit in games."""
+        return self.collect.seating == "opponents"
+
     @property
     def plan(self) -> Plan:
-        """What a backend is to play."""
-        collect = self.collect
+        """What a backend is to play; fixed opponents that need weights are for the trainer to fill in."""
+        collect, opponents, demands = self.collect, self.opponents, self.demands
+        table = {
+            "fixed": [{"description": description} for description in opponents.fixed],
+            "in_play": opponents.in_play,
+            "self_share": opponents.self_share,
+            "epsilon": opponents.epsilon,
+        }
         return Plan(
             game=self.game,
             model=self.model,
@@ -143,6 +168,12 @@ class RunConfig(Part):
             games_per_shard=collect.games_per_shard,
             rollout_steps=collect.rollout_steps,
             seating=collect.seating,
+            opponents=table if self.has_opponents else {},
+            num_snapshots=opponents.num_places if self.has_opponents else 0,
+            acting=demands.acting,
+            kept_turns=max(1, -(-demands.kept_positions // self.decisions_per_update)),
+            keeps_final=demands.is_replaying,
+            whole_games=collect.whole_games,
             max_lag=collect.max_lag if collect.mode == "async" else 0,
             max_game_length=collect.max_game_length,
             resign_below=collect.resign_below,
@@ -152,6 +183,27 @@ class RunConfig(Part):
     @model_validator(mode="after")
     def _can_resign(self) -> "RunConfig":
         self.plan.resignation.check(make_game(**self.game))
+        return self
+
+    @model_validator(mode="after")
+    def _has_somebody_to_play(self) -> "RunConfig":
+        if not self.has_opponents:
+            if self.opponents.fixed:
+                raise ConfigError(
+                    f"opponents.fixed names {self.opponents.fixed[0]!r}, and collect.seating=self_play seats "
+                    "the learner everywhere; set collect.seating to opponents, or name nobody"
+                )
+            return self
+        game = make_game(**self.game)
+        if game.num_seats < 2:
+            raise ConfigError(
+                f"collect.seating=opponents: {game.name} has one seat, and nobody else sits in it"
+            )
+        if not self.opponents.fixed and not self.opponents.snapshot_interval:
+            raise ConfigError(
+                "collect.seating=opponents without any opponent: name some in opponents.fixed, or set "
+                "opponents.snapshot_interval to play against snapshots of its own past"
+            )
         return self
 
     @model_validator(mode="after")
@@ -180,13 +232,21 @@ def require_device(device: str) -> None:
 def resolve_config(game: str | None = None, *layers: Settings, variant: str | None = None) -> RunConfig:
     """The settings of a run: defaults, then the game's preset, then the given layers in order.
 
-    `variant` takes another of the game's presets than the usual one.
+    `variant` takes another of the game's presets than the usual one; an algorithm that has a preset of
+    its own for the game takes that.
     """
     given = merged({"game": {}}, *layers, {"game": game} if game else {})
     name = given["game"].get("name") if isinstance(given["game"], dict) else None
     if name is None:
         raise ConfigError(f"no game given; known are {', '.join(GAMES.names())}")
     GAMES.get(str(name))
+    algorithm = merged({"algorithm": {}}, given)["algorithm"]
+    if (
+        variant is None
+        and isinstance(algorithm, dict)
+        and algorithm.get("name") in preset_variants(str(name))
+    ):
+        variant = algorithm["name"]
     config = validated(RunConfig, merged(DEFAULT_PARTS, preset(str(name), variant), given))
     require_device(config.device)
     # resolved, since rounding may depend on it: a resume must not take another machine's cores
@@ -222,7 +282,8 @@ def preset(game: str, variant: str | None = None) -> Settings:
 def preset_variants(game: str) -> list[str]:
     """The presets of a game besides its usual one."""
     names = {file.name.removesuffix(".yaml") for file in _PRESETS.iterdir() if file.name.endswith(".yaml")}
-    own = (name for name in names if name.startswith(f"{game}_") and name not in GAMES)
+    others = tuple(other for other in GAMES.names() if other.startswith(f"{game}_"))
+    own = (name for name in names if name.startswith(f"{game}_") and not name.startswith(others))
     return sorted(name.removeprefix(f"{game}_") for name in own)
 
 

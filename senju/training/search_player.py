@@ -7,9 +7,9 @@ from senju.errors import ConfigError
 from senju.games.game import Game
 from senju.kernels import random_word
 from senju.models.model import Model
+from senju.opponents.players import Player, Table
 from senju.search.puct import TreeSearch
 from senju.search.settings import SearchConfig
-from senju.training.players import Player, Table
 
 
 class SearchPlayer(Player):

@@ -7,9 +7,19 @@ from typing import NamedTuple
 COLLECTING, WAITING, LEARNING = "collecting", "waiting for workers", "learning"
 MEASURING, SAVING, STARTING = "measuring strength", "saving", "starting"
 GROUPS = {
-    COLLECTING: ("observe", "evaluate", "choose", "step", "restart"),
+    COLLECTING: ("observe", "evaluate", "choose", "opponents", "step", "restart"),
     WAITING: ("waiting",),  # workers stood idle while others of the same collection still played
-    LEARNING: ("advantages", "gather", "forward", "backward", "optimise"),
+    LEARNING: (
+        "advantages",
+        "gather",
+        "store",
+        "sample",
+        "targets",
+        "forward",
+        "backward",
+        "optimise",
+        "priorities",
+    ),
     MEASURING: ("match",),
     SAVING: ("checkpoint", "metrics", "publish"),
     STARTING: ("start",),
@@ -28,6 +38,7 @@ class Setting(NamedTuple):
     num_shards: int
     device: str
     mode: str  # sync or async
+    is_replaying: bool = False  # whether the learner sets itself how much it learns from what is collected
 
     @property
     def useful_workers(self) -> int:
@@ -204,6 +215,12 @@ RULES = (
         "collect.mode=async would let games go on meanwhile",
     ),
     # learning itself
+    Rule(
+        LEARNING,
+        lambda now: now.setting.is_replaying,
+        "more workers will not help, but a smaller network or learning less from each decision "
+        "(algorithm.replay_ratio or algorithm.steps_per_batch) would",
+    ),
     Rule(
         LEARNING,
         lambda now: now.needs_workers and now.collecting >= WORTHWHILE,

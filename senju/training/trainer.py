@@ -1,6 +1,5 @@
 """The trainer: collect, learn, publish; measure and save at intervals."""
 
-import dataclasses
 import logging
 from contextlib import closing
 from dataclasses import dataclass
@@ -8,34 +7,24 @@ from time import monotonic
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
-from senju.algorithms import ALGORITHMS
-from senju.algorithms.learner import LearnerSetup, LearnerState
-from senju.backends import BACKENDS
-from senju.collect.shard import ShardState
 from senju.collect.slots import Rollout
-from senju.games.rows import CLOCK
 from senju.machine import available_cores, math_threads
 from senju.memory import keep_freed_memory
+from senju.opponents.players import Player
 from senju.timing import StageClock
-from senju.training.checkpoint import Checkpoint
 from senju.training.evaluation import MatchResult, play_match
 from senju.training.interrupt import StopRequest
+from senju.training.keeping import Keeper
 from senju.training.live import LiveRun
 from senju.training.metrics import MetricsWriter
 from senju.training.monitor import Monitor
 from senju.training.opponents import make_player
-from senju.training.players import Player
 from senju.training.plot import strength_svg
 from senju.training.run import Run
-from senju.training.run_socket import SOCKET
 from senju.training.stages import Setting, explain
 
 logger = logging.getLogger(__name__)
-
-DECIDING_PARTS = ("game", "model", "algorithm", "collect", "seed")  # equal on resume, or it is another run
 
 
 @dataclass(frozen=True)
@@ -79,17 +68,9 @@ class Trainer:
         self.update, self.steps, self.seconds = 0, 0, 0.0
         self._clock = StageClock()
         self._stages: dict[str, float] = {}
-        setup = LearnerSetup(self.config.seed, self.total_updates, torch.device(self.config.device))
-        algorithm = self.config.algorithm
-        self.learner = ALGORITHMS.get(algorithm["name"])(
-            run.new_model(), ALGORITHMS.configure(algorithm), setup
-        )
-        backend = self.config.backend
-        self.backend = BACKENDS.get(backend["name"])(BACKENDS.configure(backend))
-        self._plan = dataclasses.replace(
-            self.config.plan, folder=str(run.path.resolve()), sockets=(str(run.path.resolve() / SOCKET),)
-        )
-        self._checkpoint = checkpoint
+        self._keeper = Keeper(run, checkpoint)
+        self.loop = self._keeper.new_loop()
+        self.learner, self.backend = self.loop.learner, self.loop.backend
         self._players: dict[str, Player] = {}
         self._monitor = Monitor(run.path, self.backend)
         self._live = LiveRun(self.backend, self._report, lambda event: self._monitor.note(event, self.update))
@@ -112,13 +93,14 @@ class Trainer:
             try:
                 with self._clock.stage("start"):
                     self._players = self._make_players()
-                    self.backend.start(self._plan)
+                    self.loop.start()
                     self._resume()
                 self._live.is_started = True
                 with closing(MetricsWriter(self.run.path, after_update=self.update)) as writer:
                     return self._loop(stop, writer, max_updates)
             finally:
                 self._live.is_ending = True
+                self._keeper.close()
                 self.backend.close()
                 if self._live.is_started:
                     self._monitor.finish(self.update)
@@ -159,14 +141,15 @@ class Trainer:
     def _one_update(self, writer: MetricsWriter) -> None:
         span, number = self._monitor.span, self.update + 1
         with span("collect", update=number):
-            rollouts = self.backend.collect()
+            rollouts = self.loop.collect()
         lag = self._lag(rollouts)
         with span("learn", update=number):
-            metrics = self.learner.update(rollouts) | _describe_games(rollouts) | lag
+            metrics = self.loop.learn(rollouts) | self._describe_games(rollouts) | lag
         with span("publish", update=number), self._clock.stage("publish"):
-            self.backend.publish(self.learner.weights(), self.learner.version)
+            self.loop.publish()
         self.update = number
-        self.steps += sum(rollout.data.seats.size for rollout in rollouts)
+        self.steps += self._count_steps(rollouts)
+        self._keeper.note_turn(self.loop, number, self._next_save())
         stages = self._take_stages()
         sample = self._monitor.after_update(self.update)
         self._engine = sample or self._engine
@@ -209,7 +192,9 @@ class Trainer:
     def _lag(self, rollouts: list[Rollout]) -> dict[str, float]:
         """How many versions the weights that acted are behind those that learn now."""
         lags = [self.learner.version - rollout.version for rollout in rollouts]
-        assert max(lags) <= self._plan.max_lag, f"lags of {lags} where {self._plan.max_lag} is allowed"
+        assert max(lags) <= self.loop.plan.max_lag, (
+            f"lags of {lags} where {self.loop.plan.max_lag} is allowed"
+        )
         return {"lag_mean": sum(lags) / len(lags), "lag_max": float(max(lags))}
 
     def _setting(self) -> Setting:
@@ -218,9 +203,10 @@ class Trainer:
             backend=self.config.backend["name"],
             num_workers=self._engine.get("workers") or self.config.backend.get("num_workers") or 1,
             cores=available_cores(),
-            num_shards=self._plan.num_shards,
+            num_shards=self.loop.plan.num_shards,
             device=self.config.device,
             mode=self.config.collect.mode,
+            is_replaying=self.config.demands.is_replaying,
         )
 
     def _report(self) -> dict[str, Any]:
@@ -274,77 +260,48 @@ class Trainer:
                 self.listener.on_evaluation(self.update, result)
             self.run.write("strength.svg", strength_svg(self.run.evaluations))
 
+    def _next_save(self) -> int:
+        """The update after which the run is saved next, should nothing stop it before."""
+        interval = self.config.checkpoint.interval
+        return min(-(-self.update // interval) * interval, self.total_updates)
+
     def _save(self) -> None:
         with self._monitor.span("checkpoint", update=self.update), self._clock.stage("checkpoint"):
-            state = self.learner.state()
-            tensors = {f"learner.{name}": tensor for name, tensor in state.tensors.items()}
-            for index, shard in enumerate(self.backend.snapshot()):
-                tensors[f"shard.{index}.states"] = _as_bytes(shard.states)
-                tensors[f"shard.{index}.clock"] = _as_bytes(shard.clock)
-            content: dict[str, Any] = {
+            counters = {
                 "update": self.update,
                 "steps": self.steps,
                 "seconds": self.seconds + monotonic() - self._began,
-                "learner": state.numbers,
-                **self.run.identity(DECIDING_PARTS),
             }
-            keep = self.config.checkpoint.keep
-            path = self.run.checkpoints.save(self.update, Checkpoint(tensors, content), keep)
+            path = self._keeper.save(self.loop, counters)
         self.listener.on_checkpoint(path.name)
 
     def _resume(self) -> None:
         """Take up the newest checkpoint, if there is one; publish the weights either way."""
-        self.run.checkpoints.remove_unfinished()
-        if self._checkpoint or self.run.checkpoints.all():
-            folder = self.run.checkpoints
-            path = folder.named(self._checkpoint) if self._checkpoint else folder.latest()
-            self._restore(self.run.load(path, DECIDING_PARTS))
-            folder.set_aside_after(path)
-            logger.info("resumed from %s", path.name)
-        self.backend.publish(self.learner.weights(), self.learner.version)
+        saved = self._keeper.restore(self.loop)
+        if saved:
+            self.update, self.seconds = saved["update"], saved["seconds"]
+            # 0.1.0 kept no steps
+            self.steps = saved.get("steps", self.update * self.config.decisions_per_update)
+        self.loop.publish_all()
 
-    def _restore(self, checkpoint: Checkpoint) -> None:
-        state, tensors = checkpoint.state, checkpoint.tensors
-        self.update, self.seconds = state["update"], state["seconds"]
-        self.steps = state.get("steps", self.update * self.config.decisions_per_update)  # 0.1.0 kept none
-        self.learner.load_state(
-            LearnerState(
-                {
-                    name.removeprefix("learner."): t
-                    for name, t in tensors.items()
-                    if name.startswith("learner.")
-                },
-                state["learner"],
-            )
-        )
-        game, num_shards = self.run.game, self.config.plan.num_shards
-        self.backend.restore(
-            [
-                ShardState(
-                    _from_bytes(tensors[f"shard.{index}.states"], game.state_dtype),
-                    _from_bytes(tensors[f"shard.{index}.clock"], CLOCK),
-                )
-                for index in range(num_shards)
-            ]
-        )
+    def _count_steps(self, rollouts: list[Rollout]) -> int:
+        """How many decisions there was room for; rows that rest after their game have none."""
+        return sum(map(self._count_moves, rollouts)) * self.run.game.num_acting
 
+    def _count_moves(self, rollout: Rollout) -> int:
+        ended = rollout.data.terminated | rollout.data.truncated
+        if not self.config.collect.whole_games:
+            return ended.size
+        return int(np.where(ended.any(axis=0), ended.argmax(axis=0) + 1, len(ended)).sum())
 
-def _describe_games(rollouts: list[Rollout]) -> dict[str, float]:
-    """What happened in the games of a batch."""
-    ended = np.stack([rollout.data.terminated | rollout.data.truncated for rollout in rollouts])
-    rewards = np.stack([rollout.data.rewards for rollout in rollouts])
-    count = int(ended.sum())
-    first = rewards[..., 0][ended]
-    return {
-        "games_finished": float(count),
-        "steps_per_game": ended.size / count if count else 0.0,
-        "first_seat_mean_reward": float(first.mean()) if count else 0.0,
-    }
-
-
-def _as_bytes(array: NDArray[np.void]) -> torch.Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array).view(np.uint8).copy())
-
-
-def _from_bytes(tensor: torch.Tensor, dtype: np.dtype[np.void]) -> NDArray[np.void]:
-    return tensor.numpy().view(dtype)
+    def _describe_games(self, rollouts: list[Rollout]) -> dict[str, float]:
+        """What happened in the games of a batch."""
+        ended = np.stack([rollout.data.terminated | rollout.data.truncated for rollout in rollouts])
+        rewards = np.stack([rollout.data.rewards for rollout in rollouts])
+        count = int(ended.sum())
+        first = rewards[..., 0][ended]
+        return {
+            "games_finished": float(count),
+            "steps_per_game": sum(map(self._count_moves, rollouts)) / count if count else 0.0,
+            "first_seat_mean_reward": float(first.mean()) if count else 0.0,
+        }

@@ -16,15 +16,19 @@ from senju.models.weights import Weights
 STEP_ORDER = (
     "observation",
     "legal",
+    "seated",
     "seats",
     "values",
     "actions",
+    "explored",
     "log_probs",
     "rewards",
     "terminated",
     "truncated",
     "bootstrap",
+    "final_at",
 )
+FINAL_ORDER = ("final_seats", "final_observation", "final_legal")  # by final position, not by time
 
 
 @dataclass(frozen=True)
@@ -110,13 +114,15 @@ def _compare_rollout(expected: Rollout, found: Rollout) -> Difference | None:
     clock = first_difference("clock", expected.clock, found.clock)
     if clock is not None:
         return replace(clock, shard=shard)
-    found_there = [
-        difference
-        for name in STEP_ORDER
-        if (difference := first_difference(name, getattr(expected.data, name), getattr(found.data, name)))
-    ]
-    earliest = min(found_there, key=lambda difference: difference.index[:1], default=None)
+    steps, finals = (_all_differences(expected, found, names) for names in (STEP_ORDER, FINAL_ORDER))
+    earliest = min(steps or finals, key=lambda difference: difference.index[:1], default=None)
     return earliest and replace(earliest, shard=shard)
+
+
+def _all_differences(expected: Rollout, found: Rollout, names: Sequence[str]) -> list[Difference]:
+    """The first difference in each of these arrays that has any."""
+    pairs = ((name, getattr(expected.data, name), getattr(found.data, name)) for name in names)
+    return [difference for pair in pairs if (difference := first_difference(*pair))]
 
 
 def compare_states(expected: Sequence[ShardState], found: Sequence[ShardState]) -> Difference | None:
@@ -124,7 +130,7 @@ def compare_states(expected: Sequence[ShardState], found: Sequence[ShardState]) 
     if len(expected) != len(found):
         return Difference("shards", (), None, str(len(expected)), str(len(found)))
     for shard, (one, other) in enumerate(zip(expected, found, strict=True)):
-        for name in ("states", "clock"):
+        for name in ShardState._fields:
             difference = first_difference(name, getattr(one, name), getattr(other, name))
             if difference is not None:
                 return replace(difference, shard=shard)

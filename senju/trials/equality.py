@@ -121,13 +121,13 @@ class Lockstep:
     def advance(self) -> Difference | None:
         """One update of both; the first difference, if there is any."""
         oracle, rig = self._oracle, self._rig
-        rollouts = oracle.backend.collect(), rig.backend.collect()
+        rollouts = oracle.collect(), rig.collect()
         difference = compare_rollouts(*rollouts)
         if difference is not None:
             return difference
         self.num_bytes += _num_bytes(rollouts[0])
-        oracle.learner.update(rollouts[0])
-        rig.learner.update(rollouts[1])
+        oracle.learn(rollouts[0])
+        rig.learn(rollouts[1])
         weights = oracle.learner.weights(), rig.learner.weights()
         difference = compare_weights(*weights, self._tensors)
         if difference is not None:

@@ -53,12 +53,12 @@ def profile(
     updates: int,
     on_update: Callable[[int], None] = lambda update: None,
 ) -> Profile:
-    """Train for so many updates, after one that only warms up."""
+    """Train for so many updates, after those that only warm up."""
     keep_freed_memory()
     threads, began = config.threads or available_cores(), perf_counter()
     with math_threads(threads), Rig(config, backend) as rig:
         start_seconds = perf_counter() - began
-        rig.update()
+        rig.warm_up()
         watched = WatchedRig(rig)
         for update in range(1, updates + 1):
             watched.update(update)
@@ -72,6 +72,7 @@ def profile(
             num_shards=config.plan.num_shards,
             device=config.device,
             mode=config.collect.mode,
+            is_replaying=config.demands.is_replaying,
         )
     return Profile(
         backend=backend["name"],
@@ -104,9 +105,9 @@ class WatchedRig:
         """One update, timed."""
         rig = self._rig
         began = monotonic()
-        rollouts = rig.backend.collect()
+        rollouts = rig.collect()
         collected = monotonic()
-        rig.learner.update(rollouts)
+        rig.learn(rollouts)
         learned = monotonic()
         rig.publish()
         published = monotonic()

@@ -1,42 +1,35 @@
-"""A rig: the backend and the learner of a config without a run around them, moved by hand."""
+"""A rig: the loop of a config without a run around it, moved by hand."""
 
 from types import TracebackType
 
-import torch
-
-from senju.algorithms import ALGORITHMS
-from senju.algorithms.learner import LearnerSetup
 from senju.backends import BACKENDS
 from senju.collect.slots import Rollout
 from senju.config import Settings
+from senju.errors import ConfigError
 from senju.games import make_game
-from senju.training.run import new_model
+from senju.training.loop import Loop
 from senju.training.run_config import RunConfig
 
 SERIAL: Settings = {"name": "serial"}
+_MOST_WARMING = 1000  # updates until a learner begins to learn
 
 
-class Rig:
+class Rig(Loop):
     """Collects, learns and publishes what a run of this config would, on the backend it is given.
 
     with Rig(config, {"name": "processes", "num_workers": 2}) as rig:
-        rollouts = rig.backend.collect()
-        rig.learner.update(rollouts)
+        rollouts = rig.collect()
+        rig.learn(rollouts)
         rig.publish()
     """
 
     def __init__(self, config: RunConfig, backend: Settings) -> None:
-        self.config = config
-        setup = LearnerSetup(config.seed, config.total_updates, torch.device(config.device))
-        model = new_model(make_game(**config.game), config)
-        algorithm = ALGORITHMS.get(config.algorithm["name"])
-        self.learner = algorithm(model, ALGORITHMS.configure(config.algorithm), setup)
-        self.backend = BACKENDS.get(backend["name"])(BACKENDS.configure(backend))
+        super().__init__(config, make_game(**config.game), backend)
 
     def __enter__(self) -> "Rig":
         try:
-            self.backend.start(self.config.plan)
-            self.publish()
+            self.start()
+            self.publish_all()
         except BaseException:
             self.backend.close()
             raise
@@ -45,16 +38,25 @@ class Rig:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.backend.close()
+        self.close()
 
-    def publish(self) -> None:
-        """Let the learner's weights act from the next rollout on."""
-        self.backend.publish(self.learner.weights(), self.learner.version)
+    def warm_up(self) -> int:
+        """Update until everything is compiled, allocated and learning; return the steps of an update."""
+        for _ in range(_MOST_WARMING):
+            rollouts = self.collect()
+            metrics = self.learn(rollouts)
+            self.publish()
+            if metrics.get("gradient_steps", 1.0) > 0.0:
+                return count_steps(rollouts)
+        raise ConfigError(
+            f"nothing is learned in the first {_MOST_WARMING} updates; "
+            "a smaller algorithm.learning_starts helps"
+        )
 
     def update(self) -> list[Rollout]:
         """Collect, learn and publish once."""
-        rollouts = self.backend.collect()
-        self.learner.update(rollouts)
+        rollouts = self.collect()
+        self.learn(rollouts)
         self.publish()
         return rollouts
 

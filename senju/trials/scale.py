@@ -7,7 +7,14 @@ from typing import NamedTuple
 from senju.algorithms import ALGORITHMS
 from senju.config import Settings, merged
 from senju.errors import ConfigError
-from senju.training.run_config import DEFAULT_PARTS, CollectConfig, RunConfig, preset, resolve_config
+from senju.training.run_config import (
+    DEFAULT_PARTS,
+    CollectConfig,
+    RunConfig,
+    preset,
+    preset_variants,
+    resolve_config,
+)
 
 _MOST_SHARDS = 64
 
@@ -42,10 +49,18 @@ def scaled_config(game: str | None, scale: Scale, *layers: Settings) -> RunConfi
     asked = given.get("collect", {})
     if name is None or not isinstance(asked, dict):
         return resolve_config(game, *layers)  # says what is wrong
-    usual = merged(DEFAULT_PARTS, {"collect": CollectConfig().model_dump()}, preset(str(name)))
+    ready_made = preset(str(name), _variant(str(name), given))
+    usual = merged(DEFAULT_PARTS, {"collect": CollectConfig().model_dump()}, ready_made)
     collect = _collect_settings(scale, usual["collect"], asked)
     algorithm = _algorithm_settings(scale, collect | asked, usual, given)
     return resolve_config(game, {"collect": collect, "algorithm": algorithm}, *layers)
+
+
+def _variant(game: str, given: Settings) -> str | None:
+    """The preset that the algorithm has of its own for the game, if it has any."""
+    algorithm = merged({"algorithm": {}}, given)["algorithm"]
+    name = algorithm.get("name") if isinstance(algorithm, dict) else None
+    return name if name in preset_variants(game) else None
 
 
 def _collect_settings(scale: Scale, usual: Settings, asked: Settings) -> Settings:
@@ -63,12 +78,14 @@ def _collect_settings(scale: Scale, usual: Settings, asked: Settings) -> Setting
 
 
 def _algorithm_settings(scale: Scale, collect: Settings, usual: Settings, given: Settings) -> Settings:
-    """A minibatch that divides the batch, where the algorithm has any and none is asked for."""
+    """A minibatch that divides the batch, and learning at once, where none is asked for."""
     algorithm = merged(usual, {"algorithm": given.get("algorithm", {})})["algorithm"]
     if not isinstance(algorithm, dict):
         return {}
     fields = ALGORITHMS.config_class(str(algorithm.get("name"))).model_fields
     named = {"name": algorithm["name"]}
+    if "learning_starts" in fields:
+        named["learning_starts"] = 1
     if "minibatch_size" not in fields:
         return named
     largest = algorithm.get("minibatch_size", fields["minibatch_size"].default)

@@ -8,7 +8,6 @@ from time import monotonic, perf_counter, sleep
 from typing import NamedTuple
 
 from senju.backends.backend import Backend
-from senju.collect.slots import Rollout
 from senju.config import Settings
 from senju.errors import WorkerError
 from senju.machine import math_threads
@@ -97,16 +96,14 @@ def measure(
     began = perf_counter()
     with math_threads(entrant.threads), Rig(config, entrant.backend) as rig:
         start_seconds = perf_counter() - began
-        rollouts = rig.update()  # warm: compiled, allocated
-        steps = count_steps(rollouts)
+        steps = rig.warm_up()
         on_stage("collecting")
         rig.backend.take_timings()
         collecting = steps * _turns_a_second(rig.backend.collect, seconds)
         collecting_stages = rig.backend.take_timings()
-        rollouts = rig.backend.collect()
+        on_stage("learning")
+        learning, learning_stages = _measure_learning(rig, seconds)
         with at_rest(rig.backend):
-            on_stage("learning")
-            learning, learning_stages = _measure_learning(rig, rollouts, seconds)
             on_stage("publishing")
             publish_seconds = 1.0 / _turns_a_second(rig.publish, min(seconds, 0.2))
         on_stage("end to end")
@@ -136,18 +133,20 @@ def _turns_a_second(turn: Callable[[], object], seconds: float) -> float:
             return turns / elapsed
 
 
-def _measure_learning(rig: Rig, rollouts: list[Rollout], seconds: float) -> tuple[float, dict[str, float]]:
-    """Steps a second of the learner alone; always from the same weights, lest one batch make it diverge."""
-    state, steps = rig.learner.state(), count_steps(rollouts)
+def _measure_learning(rig: Rig, seconds: float) -> tuple[float, dict[str, float]]:
+    """Steps a second of the learner alone, each time from rollouts of its own weights."""
     rig.learner.take_timings()
-    spent, turns = 0.0, 0
+    spent, steps, turns = 0.0, 0, 0
     while spent < seconds or turns < _FEWEST_TURNS:
-        rig.learner.load_state(state)
-        began = perf_counter()
-        rig.learner.update(rollouts)
-        spent += perf_counter() - began
+        rig.publish()
+        rollouts = rig.collect()
+        with at_rest(rig.backend):
+            began = perf_counter()
+            rig.learn(rollouts)
+            spent += perf_counter() - began
+        steps += count_steps(rollouts)
         turns += 1
-    return turns * steps / spent, rig.learner.take_timings()
+    return steps / spent, rig.learner.take_timings()
 
 
 @contextmanager

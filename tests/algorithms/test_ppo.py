@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -18,12 +19,15 @@ from senju.algorithms.ppo import PPO, PPOConfig
 from senju.algorithms.returns import Advantages, generalised_advantages
 from senju.backends.backend import Plan
 from senju.backends.serial import Serial
+from senju.collect.orders import Orders
 from senju.collect.slots import Rollout, Slot
 from senju.errors import ConfigError, ModelError
 from senju.games import make_game
 from senju.games.rows import CLOCK
 from senju.models import MODELS, Model, build_model
 from senju.models.mlp import Mlp, MlpConfig
+from senju.models.weights import WeightBlock
+from tests.collect.made_slots import self_play_slot, some_rows
 from tests.collect.toy_games import Bandit, GeneralSumRace, Nim
 
 SMALL_MLP = {"name": "mlp", "hidden": [16]}
@@ -78,7 +82,7 @@ def choices(rewards: Sequence[float], actions: Sequence[int] | None = None) -> l
     count = len(rewards)
     shape = (1, count, 1)
     taken = np.array(actions if actions is not None else np.arange(count) % NUM_CHOICES, np.int32)
-    slot = Slot(
+    slot = self_play_slot(
         observation=np.array([divmod(i, 256) for i in range(count)], np.uint8).reshape(*shape, 2),
         legal=np.full((*shape, 1), (1 << NUM_CHOICES) - 1, np.uint64),
         seats=np.zeros(shape, np.int8),
@@ -278,7 +282,7 @@ def test_rollouts_of_all_shards_are_learned_from() -> None:
     learner = chooser(epochs=1, minibatch_size=4)
     whole = choices(np.linspace(0.0, 1.0, 12).tolist())[0].data
     clock = np.zeros(4, CLOCK)
-    shards = [Rollout(i, 0, Slot(*(array[:, 4 * i : 4 * i + 4] for array in whole)), clock) for i in range(3)]
+    shards = [Rollout(i, 0, some_rows(whole, range(4 * i, 4 * i + 4)), clock) for i in range(3)]
     with decisions_seen(learner) as batches:
         learner.update(shards)
     assert sorted(chain(*batches)) == list(range(12))
@@ -366,7 +370,7 @@ def test_decisions_of_unknown_outcome_are_left_out() -> None:
     assert set(chain(*batches)) == {0, 1, 2, 5}
 
     kept = [0, 1, 2, 5]
-    rest = Rollout(0, 0, Slot(*(array[:, kept] for array in rollout.data)), rollout.clock[kept])
+    rest = Rollout(0, 0, some_rows(rollout.data, kept), rollout.clock[kept])
     assert without.update([rest]) == metrics
     assert learner.weights().tobytes() == without.weights().tobytes()
 
@@ -382,6 +386,33 @@ def test_absent_seats_are_left_out() -> None:
     absent = sum(int((rollout.data.seats < 0).sum()) for rollout in batch)
     assert absent > 0
     assert sum(map(len, seen)) == sum(int(k.sum()) for k in known)
+
+
+def test_opponents_moves_are_not_learned_from() -> None:
+    """Whatever they saw, thought and did: nothing but what it led to for the learner matters."""
+    plan = replace(
+        plan_of("tic_tac_toe"), seating="opponents", opponents={"fixed": [{"description": "random"}]}
+    )
+    backend = Serial()
+    backend.start(plan)
+    weights = WeightBlock(model_of(plan)).read()
+    backend.publish(weights, 0, Orders(ids=(1,), places=(-1,), odds=(1.0,)))
+    batch = backend.collect()
+    learner, other = new_learner(plan, epochs=1), new_learner(plan, epochs=1)
+    seen: list[torch.Tensor] = []
+    learner.model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    metrics = learner.update(batch)
+    num_own = sum(int((rollout.data.seats >= 0).sum()) for rollout in batch)
+    num_all = sum(rollout.data.seats.size for rollout in batch)
+    assert sum(map(len, seen)) == num_own
+    assert 0.3 < num_own / num_all < 0.7
+    for rollout in batch:
+        others = rollout.data.seats < 0
+        for column in (rollout.data.observation, rollout.data.legal, rollout.data.actions):
+            column[others] = 1
+        rollout.data.log_probs[others], rollout.data.values[others] = np.nan, np.nan
+    assert other.update(batch) == metrics
+    assert other.weights().tobytes() == learner.weights().tobytes() != weights.tobytes()
 
 
 def test_general_sum_game_is_learned_from_without_the_unknown() -> None:

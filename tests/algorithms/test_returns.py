@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from senju.algorithms.returns import Advantages, generalised_advantages
 from senju.collect.slots import Slot
+from tests.collect.made_slots import self_play_slot, some_rows
 
 ABSENT = -1
 UNKNOWN = math.nan
@@ -40,7 +41,7 @@ def hand_slot(
     after = np.zeros((num_steps, 1, num_seats), np.float32)
     for time, seat_values in (bootstrap or {}).items():
         after[time, 0] = seat_values
-    return Slot(
+    return self_play_slot(
         observation=np.zeros((*places.shape, 1), np.uint8),
         legal=np.ones((*places.shape, 1), np.uint64),
         seats=places,
@@ -276,7 +277,7 @@ def test_rows_do_not_influence_each_other() -> None:
     slot = random_slot(np.random.default_rng(1), num_steps=20, num_rows=4, num_seats=2, acts_at_once=False)
     together = generalised_advantages(slot, 0.9, 0.95)
     for row in range(4):
-        alone = generalised_advantages(Slot(*(array[:, [row]] for array in slot)), 0.9, 0.95)
+        alone = generalised_advantages(some_rows(slot, [row]), 0.9, 0.95)
         for both, one in zip(together, alone, strict=True):
             assert both[:, [row]].tobytes() == one.tobytes()
 
@@ -294,7 +295,7 @@ def random_slot(
     ends = rng.choice(3, (num_steps, num_rows), p=[0.7, 0.15, 0.15])
     bootstrap = rng.normal(size=(num_steps, num_rows, num_seats))
     bootstrap[rng.random(bootstrap.shape) < 0.25] = UNKNOWN
-    return Slot(
+    return self_play_slot(
         observation=np.zeros((*shape, 1), np.uint8),
         legal=np.ones((*shape, 1), np.uint64),
         seats=seats.astype(np.int8),

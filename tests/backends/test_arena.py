@@ -27,11 +27,10 @@ CACHE_LINE = 64
 
 def arrays_of(arena: Arena, plan: Plan) -> list[NDArray[Any]]:
     """Every array in the arena."""
-    shards, turns = range(plan.num_shards), range(arena.depth)
-    states = [arena.state(shard, turn) for shard in shards for turn in range(arena.depth + 1)]
-    slots = [arena.slot(shard, turn) for shard in shards for turn in turns]
-    found = [arena.weights._header, arena.weights._places, *arena.boards]
-    return found + [array for record in (*states, *slots) for array in record]
+    turns = range(arena.depth + 1)
+    states = [arena.state(shard, turn) for shard in range(plan.num_shards) for turn in turns]
+    found = [arena.weights._header, arena.weights._places, *arena.boards, *arena.opponents._places]
+    return [*found, *(array for state in states for array in state), *arena.ring.columns, arena.ring.seals]
 
 
 def start_of(array: NDArray[Any]) -> int:
@@ -47,16 +46,20 @@ plans = st.builds(
     games_per_shard=st.integers(1, 5),
     rollout_steps=st.integers(1, 7),
     max_lag=st.integers(0, 3),
+    kept_turns=st.integers(1, 4),
+    keeps_final=st.booleans(),
+    num_snapshots=st.integers(0, 2),
 )
+sizes = st.lists(st.integers(1, 300), min_size=1, max_size=3)  # of the acting network and of fixed agents
 
 
 @settings(max_examples=40, deadline=None)
-@given(plan=plans, weight_bytes=st.integers(0, 300))
-def test_arrays_do_not_overlap_and_each_begins_with_a_cache_line(plan: Plan, weight_bytes: int) -> None:
+@given(plan=plans, sizes=sizes)
+def test_arrays_do_not_overlap_and_each_begins_with_a_cache_line(plan: Plan, sizes: list[int]) -> None:
     game = make_game(**plan.game)
-    num_bytes = arena_bytes(plan, game, weight_bytes)
+    num_bytes = arena_bytes(plan, game, sizes)
     block = new_private_block(num_bytes)
-    arena = Arena(plan, game, weight_bytes, block)
+    arena = Arena(plan, game, sizes, block)
     places = sorted((start_of(array), array.nbytes) for array in arrays_of(arena, plan))
     for (start, size), (following, _) in pairwise(places):
         assert start + size <= following
@@ -66,13 +69,13 @@ def test_arrays_do_not_overlap_and_each_begins_with_a_cache_line(plan: Plan, wei
 
 
 @settings(max_examples=40, deadline=None)
-@given(plan=plans, weight_bytes=st.integers(0, 300))
-def test_equal_plans_give_equal_layouts(plan: Plan, weight_bytes: int) -> None:
+@given(plan=plans, sizes=sizes)
+def test_equal_plans_give_equal_layouts(plan: Plan, sizes: list[int]) -> None:
     """A worker makes its own arena over the same memory, and must find what another wrote."""
     game = make_game(**plan.game)
-    block = new_private_block(arena_bytes(plan, game, weight_bytes))
-    writer = Arena(plan, game, weight_bytes, block)
-    reader = Arena(replace(plan), make_game(**plan.game), weight_bytes, block)
+    block = new_private_block(arena_bytes(plan, game, sizes))
+    writer = Arena(plan, game, sizes, block)
+    reader = Arena(replace(plan), make_game(**plan.game), sizes, block)
     for number, array in enumerate(arrays_of(writer, plan)):
         array.view(np.uint8).fill(number % 251 + 1)
     for number, (wrote, found) in enumerate(
@@ -82,21 +85,26 @@ def test_equal_plans_give_equal_layouts(plan: Plan, weight_bytes: int) -> None:
         assert (found.view(np.uint8) == number % 251 + 1).all()
 
 
+@pytest.mark.parametrize("kept_turns", [1, 4])
 @pytest.mark.parametrize("max_lag", [0, 1, 3])
-def test_rollout_never_writes_over_what_it_began_with_or_what_the_caller_has(max_lag: int) -> None:
-    plan = replace(PLAN, max_lag=max_lag)
+def test_rollout_never_writes_over_what_it_began_with_or_what_the_caller_has(
+    max_lag: int, kept_turns: int
+) -> None:
+    plan = replace(PLAN, max_lag=max_lag, kept_turns=kept_turns)
     game = make_game(**plan.game)
-    arena = Arena(plan, game, 8, new_private_block(arena_bytes(plan, game, 8)))
+    arena = Arena(plan, game, [8], new_private_block(arena_bytes(plan, game, [8])))
     for released in range(6):  # the caller may hold turns from here on
-        turns = range(released, released + arena.depth)
-        assert len({start_of(arena.slot(1, turn).seats) for turn in turns}) == arena.depth
+        turns = range(released - kept_turns + 1, released + arena.depth)
+        slots = [arena.ring.slot(1, turn) for turn in turns]
+        assert len({start_of(slot.seats) for slot in slots}) == len(turns) == kept_turns + max_lag
+        assert len({start_of(slot.values) for slot in slots[kept_turns - 1 :]}) == arena.depth
         states = range(released, released + arena.depth + 1)  # one more: after the last
         assert len({start_of(arena.state(1, turn).clock) for turn in states}) == arena.depth + 1
 
 
 def test_more_memory_than_there_is_is_refused_before_anything_is_started() -> None:
     plan = replace(PLAN, rollout_steps=10**10)
-    for name in ("threads", "processes"):
+    for name in ("serial", "threads", "processes"):
         with (
             pytest.raises(
                 ConfigError, match=r"the rollouts need \d+ MiB of shared memory and \d+ MiB are free; collect"

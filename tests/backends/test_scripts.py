@@ -110,6 +110,53 @@ def test_class_at_the_prompt_is_refused_with_what_to_do(tmp_path: Path) -> None:
     ) in done.stderr
 
 
+OWN_OPPONENT = """
+import os
+import numpy as np
+
+def choose(observation, legal, random):
+    return int(np.flatnonzero(legal)[-1])
+"""
+PLAY_AGAINST = """
+    from senju.backends.backend import Plan
+    from senju.backends.building import new_acting_models
+    from senju.backends.pool import PoolConfig
+    from senju.backends.processes import Processes
+    from senju.collect.orders import Orders
+    from senju.models.weights import WeightBlock
+
+    backend = Processes(PoolConfig(num_workers=1))
+    plan = Plan({"name": "tic_tac_toe"}, {"name": "mlp", "hidden": [8]}, 8, 2, 2, 1, seating="opponents",
+                opponents={"fixed": [{"description": "random"}, {"description": "__main__:choose"}]})
+    with open("begun", "a") as file:
+        file.write(f"{os.getpid()}\\n")
+    backend.start(plan)
+    weights = WeightBlock(new_acting_models(plan)[0]).read()
+    backend.publish(weights, 1, Orders(ids=(1, 2), places=(-1, -1), odds=(0.0, 1.0)))
+    moves = [(r.data.seated[0], r.data.actions[0, :, 0]) for r in backend.collect()]
+    print([int(a) for seated, actions in moves for s, a in zip(seated[:, 0], actions) if s == 2])
+    print(backend.take_failures())
+    backend.close()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("as_module", [False, True], ids=["by its path", "by python -m"])
+def test_opponent_may_be_a_function_of_the_script(tmp_path: Path, as_module: bool) -> None:
+    """It takes the last legal action: in the first positions of its games, the last square."""
+    done = run(tmp_path, f"{OWN_OPPONENT}\nif __name__ == '__main__':{PLAY_AGAINST}", as_module=as_module)
+    assert done.stdout == "[8, 8]\n[]\n", done.stderr
+    assert len(lines_of(tmp_path / "begun")) == 1, "the script ran once"
+
+
+@pytest.mark.slow
+def test_opponent_at_the_prompt_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    text = OWN_OPPONENT + PLAY_AGAINST.replace("\n    ", "\n")
+    done = run(tmp_path, text, as_command=True)
+    assert done.returncode == 1
+    assert "ConfigError: opponent 'choose' is defined at the prompt, where other processes" in done.stderr
+
+
 @pytest.fixture
 def unregistered() -> Iterator[None]:
     """Forgets what a test registers."""

@@ -7,6 +7,7 @@ import pytest
 
 from senju.collect.slots import Rollout, Slot
 from tests.backends.common import GAMES, PLAN, SAME_LOGITS, contents, started, weights_of
+from tests.collect.made_slots import some_rows
 
 
 @pytest.mark.parametrize("game", GAMES)
@@ -29,7 +30,7 @@ def by_row_id(rollouts: list[Rollout]) -> dict[int, tuple[bytes, ...]]:
     """Each row's own trajectory, by its id."""
     per_shard = rollouts[0].data.seats.shape[1]
     return {
-        rollout.shard * per_shard + row: tuple(array[:, row].tobytes() for array in rollout.data)
+        rollout.shard * per_shard + row: tuple(a.tobytes() for a in some_rows(rollout.data, [row]))
         for rollout in rollouts
         for row in range(per_shard)
     }

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from senju.games.shogi.csa import read_csa, read_csa_file
-from senju.training.players import RandomPlayer, Table
+from senju.opponents.players import RandomPlayer, Table
 from senju.training.run import Run
 from tests.conftest import Invoke, Train
 from tests.usi.talk import make_run

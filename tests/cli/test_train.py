@@ -134,6 +134,62 @@ def test_game_may_stand_in_the_file(invoke: Invoke, small_options: Options) -> N
     assert Run("run").config.game == {"name": "tic_tac_toe"}
 
 
+def test_another_algorithm_takes_none_of_the_presets_settings_for_the_usual_one(
+    invoke: Invoke, small_options: Options
+) -> None:
+    options = [*pairs_without(small_options(), "algorithm"), "--set", "algorithm.batch_size=32"]
+    result = invoke("train", "tic_tac_toe", "--run", "run", "--algorithm", "dqn", *options)
+    assert result.exit_code == 0, result.stderr
+    algorithm = Run("run").config.algorithm
+    assert (algorithm["name"], algorithm["batch_size"]) == ("dqn", 32)
+    unknown = invoke("train", "tic_tac_toe", "--algorithm", "dqm")
+    assert unknown.exit_code == 2
+    assert "unknown algorithm 'dqm'; did you mean 'dqn'?" in unknown.stderr
+
+
+def test_opponents_sit_in_the_other_seats(invoke: Invoke, small_options: Options) -> None:
+    result = invoke("train", "tic_tac_toe", "--run", "run", "--opponents", "random,pool", *small_options())
+    assert result.exit_code == 0, result.stderr
+    config = Run("run").config
+    assert config.collect.seating == "opponents"
+    assert config.opponents.fixed == ("random",)
+    assert config.opponents.snapshot_interval > 0
+
+
+def test_opponents_without_the_pool_are_all_there_is_unless_set_otherwise(
+    invoke: Invoke, small_options: Options
+) -> None:
+    given = ("--opponents", "random, minimax:1", *small_options())
+    assert invoke("train", "tic_tac_toe", "--run", "run", *given).exit_code == 0
+    opponents = Run("run").config.opponents
+    assert opponents.fixed == ("random", "minimax:1")
+    assert (opponents.snapshot_interval, opponents.self_share) == (0, 0.0)
+    changed = ("--set", "opponents.self_share=0.25")
+    assert invoke("train", "tic_tac_toe", "--run", "other", *given, *changed).exit_code == 0
+    assert Run("other").config.opponents.self_share == 0.25
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "opponents='' names nobody; expected pool, random, minimax:2"),
+        (" ", "names nobody"),
+        ("pool,", "opponents='pool,': number 2 is empty"),
+        (",pool", "number 1 is empty"),
+        ("random,random", "'random' stands there twice"),
+        ("pool,grandmaster", "grandmaster"),
+        ("minimax:0", "a depth from 1 to 9"),
+    ],
+)
+def test_opponents_that_cannot_be_had_are_explained(
+    invoke: Invoke, tmp_path: Path, text: str, expected: str
+) -> None:
+    result = invoke("train", "tic_tac_toe", "--opponents", text)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert expected in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_refused_settings_exit_with_2_and_leave_no_folder(
     invoke: Invoke, bad_settings: BadSettings, tmp_path: Path
 ) -> None:

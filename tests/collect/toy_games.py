@@ -92,6 +92,24 @@ class GeneralSumRace(Race):
         out.rewards[rows, 1 - mover] = 1.0
 
 
+class Trio(Race):
+    """The race of three seats in turn; whoever reaches GOAL takes 2, one from each of the others."""
+
+    name = "trio"
+    num_seats = 3
+    is_zero_sum = False  # which is of two seats
+
+    def observe(self, states: States, out: Observations) -> None:
+        super().observe(states, out)
+        seat = states["moves"] % 3
+        out.observation[:, 0, 2] = seat
+        out.seats[:, 0] = seat
+
+    def pay(self, out: Outcomes, rows: NDArray[Any], mover: NDArray[Any], action: NDArray[Any]) -> None:
+        out.rewards[:] = -out.terminated[:, None].astype(np.float32)
+        out.rewards[rows, mover] = 2.0 * out.terminated
+
+
 class Meeting(ToyGame):
     """Two seats act at once, but seat 1 comes only to every other step; LIMIT steps truncate."""
 

@@ -10,9 +10,9 @@ from senju.games.game import ILLEGAL, Game, States
 from senju.kernels import unpack_legal
 from senju.models import make_model
 from senju.models.model import Model
+from senju.opponents.players import SOONER, MinimaxPlayer
 from senju.search.puct import Snapshot, Stop, TreeSearch
 from senju.search.settings import SearchConfig
-from senju.training.players import SOONER, MinimaxPlayer
 from tests.search.positions import check_tree, random_positions, tree_of
 from tests.search.toys import EvenModel, Place, TableGame, TableModel
 

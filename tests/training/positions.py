@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from senju.games import connect_four, tic_tac_toe
 from senju.games.game import Game, States
 from senju.games.rows import CLOCK
-from senju.training.players import Player, Table
+from senju.opponents.players import Player, Table
 
 
 def noughts(*boards: str) -> States:

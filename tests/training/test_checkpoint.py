@@ -2,19 +2,20 @@
 
 import hashlib
 import json
+import logging
 import pickle
 import re
 import resource
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import senju
 from senju.errors import CheckpointError, RunFolderError
+from senju.training.blobs import BlobStore
 from senju.training.checkpoint import (
     FORMAT,
     STATE,
@@ -26,6 +27,7 @@ from senju.training.checkpoint import (
 )
 from senju.training.run import Run
 from tests.conftest import Start, Train
+from tests.training.conftest import fill
 
 CONTENT = Checkpoint(
     {
@@ -216,6 +218,90 @@ def test_setting_aside_renames_newer_ones_only(folder: CheckpointFolder) -> None
     assert folder.latest().name == "update_000000002"
 
 
+def blob_of(folder: CheckpointFolder, number: int) -> str:
+    """The name of a blob that holds this number."""
+    return BlobStore(folder.blobs).write("part", {"number": np.array(number)})
+
+
+def save_with_blobs(folder: CheckpointFolder, update: int, numbers: range, keep: int = 10) -> tuple[str, ...]:
+    blobs = tuple(blob_of(folder, number) for number in numbers)
+    folder.save(update, Checkpoint(CONTENT.tensors, CONTENT.state, blobs), keep)
+    return blobs
+
+
+def test_names_of_blobs_are_saved_and_sealed(folder: CheckpointFolder) -> None:
+    blobs = save_with_blobs(folder, 4, range(3))
+    path = folder.latest()
+    assert load_checkpoint(path).blobs == blobs
+    (path / STATE).write_text((path / STATE).read_text().replace(blobs[1], blobs[2]))
+    with pytest.raises(CheckpointError, match=r"state\.json is not what was written"):
+        load_checkpoint(path)
+
+
+def test_checkpoint_of_a_senju_that_knew_no_blobs_has_none(folder: CheckpointFolder) -> None:
+    content = content_of(folder.latest())
+    del content["blobs"]
+    seal(folder.latest(), content)
+    assert load_checkpoint(folder.latest()).blobs == ()
+
+
+def test_checkpoint_without_its_blobs_is_refused(folder: CheckpointFolder) -> None:
+    there, gone = blob_of(folder, 1), blob_of(folder, 2)
+    (folder.blobs / gone).unlink()
+    expected = f"1 of its 2 blobs are gone from blobs, the first is {gone}; .* is update_000000003"
+    with pytest.raises(CheckpointError, match=expected):
+        folder.save(4, Checkpoint(CONTENT.tensors, CONTENT.state, (there, gone)), keep=10)
+    assert folder.latest().name == "update_000000003"
+
+
+def test_blobs_go_after_the_last_checkpoint_that_names_them(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path)
+    saved: list[tuple[str, ...]] = []
+    for update in range(1, 9):
+        saved.append(save_with_blobs(folder, update, range(update, update + 4), keep=2))
+        assert BlobStore(folder.blobs).names() == {name for blobs in saved[-2:] for name in blobs}
+    folder.save(9, CONTENT, keep=1)
+    assert BlobStore(folder.blobs).names() == set()
+
+
+def test_blobs_of_checkpoints_that_were_set_aside_stay(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path)
+    first, second = (save_with_blobs(folder, update, range(update, update + 1)) for update in (1, 2))
+    folder.set_aside_after(folder.named("1"))
+    for update in (2, 3):
+        third = save_with_blobs(folder, update, range(update + 1, update + 2), keep=1)
+    assert names(folder) == ["abandoned_update_000000002", "blobs", "update_000000003"]
+    assert BlobStore(folder.blobs).names() == {*second, *third}
+    assert not BlobStore(folder.blobs).names() & {*first}
+
+
+def test_no_blob_goes_while_a_checkpoint_cannot_say_what_it_needs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = CheckpointFolder(tmp_path)
+    for update in (1, 2):
+        save_with_blobs(folder, update, range(update, update + 1), keep=2)
+    (folder.named("2") / STATE).write_text("{")
+    with caplog.at_level(logging.WARNING):
+        save_with_blobs(folder, 3, range(3, 4), keep=2)
+    assert len(BlobStore(folder.blobs).names()) == 3
+    assert "no blob is removed, since nobody knows which are needed" in caplog.text
+    save_with_blobs(folder, 4, range(4, 5), keep=2)
+    assert len(BlobStore(folder.blobs).names()) == 2
+
+
+def test_half_written_blobs_are_cleared_before_training_and_never_while_it_goes_on(
+    folder: CheckpointFolder,
+) -> None:
+    blobs = save_with_blobs(folder, 4, range(1))
+    left = folder.blobs / f".unfinished-{blobs[0]}"
+    left.write_bytes(b"half of i")
+    save_with_blobs(folder, 5, range(1))
+    assert left.exists()
+    folder.remove_unfinished()
+    assert [path.name for path in folder.blobs.iterdir()] == [*blobs]
+
+
 def test_folder_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(
@@ -234,34 +320,6 @@ def test_replacing_a_file_that_cannot_be_written_leaves_nothing_beside_it(tmp_pa
 
 # a checkpoint of this model takes about 900 kB
 LARGE = {"model": {"name": "mlp", "hidden": [256, 256]}, "checkpoint": {"interval": 1, "keep": 3}}
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, of 4 MB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("there is no mount command")
-    if done.returncode:
-        pytest.skip(f"mounting is not permitted: {done.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
-
-
-def fill(disk: Path, leave: int) -> Path:
-    """Fill a disk up to `leave` bytes."""
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file:
-        try:
-            while file.write(b"\0" * 4096):
-                pass
-        except OSError:
-            file.truncate(file.tell() - leave)
-    return filler
 
 
 def test_full_disk_while_saving_leaves_the_old_checkpoint_and_nothing_half_written(

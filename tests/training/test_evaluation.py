@@ -13,6 +13,7 @@ from senju.games import make_game
 from senju.games.connect_four import STATE
 from senju.games.connect_four_solver import Solver
 from senju.games.game import Game, States
+from senju.opponents.players import MinimaxPlayer, PerfectPlayer, Player, RandomPlayer, Table
 from senju.training.evaluation import (
     FIRST_PAIR,
     Judgement,
@@ -21,7 +22,6 @@ from senju.training.evaluation import (
     play_match,
     wilson_interval,
 )
-from senju.training.players import MinimaxPlayer, PerfectPlayer, Player, RandomPlayer, Table
 from senju.training.run import Run
 from tests.training.positions import noughts, stones
 

@@ -7,7 +7,7 @@ import pytest
 
 from senju.errors import CheckpointError, ConfigError, RunFolderError
 from senju.games import make_game
-from senju.training.opponents import make_player, with_full_path
+from senju.training.opponents import make_player, past_selves, spread, with_full_path, with_update
 from senju.training.run import Run
 
 
@@ -25,7 +25,7 @@ def test_run_of_another_game_is_refused(tic_tac_toe_run: Run) -> None:
 def test_unknown_description_is_answered_with_what_may_be_asked_for() -> None:
     expected = (
         "unknown opponent 'randm'; expected random, minimax:DEPTH, greedy:DEPTH, perfect, a run's folder, "
-        "or RUN@UPDATE for its checkpoint of that update"
+        "RUN@UPDATE for its checkpoint or snapshot of that update, or package.module:function"
     )
     with pytest.raises(ConfigError, match=expected):
         make_player(make_game("tic_tac_toe"), "randm")
@@ -53,6 +53,16 @@ def test_run_whose_name_has_an_at_sign_is_a_run(train_small: Callable[..., Run])
     assert make_player(run.game, f"{run.path}@4").name == "me@4@4"
     with pytest.raises(ConfigError, match="unknown opponent"):
         make_player(run.game, str(run.path).removesuffix("@4"))
+
+
+@pytest.mark.parametrize("name", ["random", "perfect", "minimax:2"])
+def test_folder_of_the_same_name_does_not_take_a_players_place(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert with_full_path(name) == with_update(name) == name
+    assert make_player(make_game("connect_four"), name).name == name
 
 
 def test_opponents_are_found_from_another_folder(
@@ -84,3 +94,34 @@ def test_other_run_can_be_an_opponent_while_training(train_small: Callable[..., 
     assert run.evaluations[-1]["opening_plies"] == 4  # both play their best moves: openings differ instead
     older = train_small("older", evaluation={"opponents": [f"{other.path}@4"]})
     assert older.evaluations[-1]["opponent"] == "other@4"
+
+
+def test_function_of_a_module_is_a_player() -> None:
+    rock = "tests.training.arena.odd_players:rock"
+    assert make_player(make_game("tic_tac_toe"), rock).name == rock
+
+
+def test_function_that_is_not_there_is_named() -> None:
+    with pytest.raises(ConfigError, match="no 'rck' in 'tests"):
+        make_player(make_game("tic_tac_toe"), "tests.training.arena.odd_players:rck")
+
+
+def test_agents_are_named_by_their_update(tic_tac_toe_run: Run) -> None:
+    path = tic_tac_toe_run.path
+    assert with_update(str(path)) == f"{path}@6"
+    assert with_update(f"{path}@update_000000002") == f"{path}@2"
+    assert with_update(f"{path}@2") == f"{path}@2"
+    assert with_update("random") == "random"
+
+
+def test_past_selves_are_the_kept_checkpoints_but_the_newest(tic_tac_toe_run: Run) -> None:
+    path = tic_tac_toe_run.path
+    assert past_selves(tic_tac_toe_run) == [f"{path}@2", f"{path}@4"]
+    assert past_selves(tic_tac_toe_run, 1) == [f"{path}@2"]
+    assert past_selves(tic_tac_toe_run, 0) == []
+
+
+def test_few_of_many_past_selves_are_spread_over_time() -> None:
+    assert spread(list(range(1, 100)), 100, 4) == [1, 26, 50, 75]
+    assert spread([1, 2, 3, 90], 100, 2) == [1, 90]
+    assert spread([5, 6, 7], 8, 3) == [5, 6, 7]

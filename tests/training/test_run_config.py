@@ -97,15 +97,26 @@ def test_other_presets_are_valid_and_others(game: str, variant: str) -> None:
 
 def test_presets_are_found_by_name() -> None:
     assert preset_variants("shogi") == ["gpu"]
+    assert preset_variants("connect_four") == ["dqn"]
     assert preset("shogi", "gpu")["device"] == "cuda"
     assert "gpu (shogi)" in known_presets()
+    assert "dqn (connect_four, tic_tac_toe)" in known_presets()
+
+
+def test_algorithm_takes_the_preset_of_its_own_unless_another_is_named() -> None:
+    config = resolve_config("tic_tac_toe", {"algorithm": "dqn"})
+    assert config == resolve_config("tic_tac_toe", variant="dqn")
+    assert config.algorithm["replay_ratio"] == preset("tic_tac_toe", "dqn")["algorithm"]["replay_ratio"]
+    elsewhere = resolve_config("shogi", {"algorithm": "dqn"})  # without one
+    assert elsewhere.algorithm["name"] == "dqn"
+    assert elsewhere.collect == resolve_config("shogi").collect
 
 
 @pytest.mark.parametrize(
     ("game", "known"),
     [
         ("shogi", "gpu"),
-        ("tic_tac_toe", "none"),
+        ("tic_tac_toe", "dqn"),
         ("tic", "none"),
         ("senju.games.tic_tac_toe:TicTacToe", "none"),
     ],

@@ -7,9 +7,9 @@ from senju.errors import ConfigError
 from senju.games import make_game
 from senju.games.game import Game
 from senju.models import make_model
+from senju.opponents.players import AgentPlayer, MinimaxPlayer, RandomPlayer
 from senju.search.settings import SearchConfig
 from senju.training.evaluation import play_match
-from senju.training.players import AgentPlayer, MinimaxPlayer, RandomPlayer
 from senju.training.search_player import SearchPlayer
 from tests.search.positions import random_positions
 from tests.search.toys import EvenModel

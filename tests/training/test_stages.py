@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from senju.algorithms.dqn import DQNConfig
 from senju.algorithms.ppo import PPOConfig
 from senju.config import Part
 from senju.training.run import Run
@@ -13,11 +14,11 @@ from senju.training.stages import GROUPS, RULES, Setting, explain, share_of_grou
 
 COLLECTING = {"evaluate": 71.0, "step": 5.0, "backward": 24.0}
 LEARNING = {"evaluate": 20.0, "backward": 80.0}
-PARTS: dict[str, type[Part]] = {
-    "collect": CollectConfig,
-    "algorithm": PPOConfig,
-    "evaluation": EvaluationConfig,
-    "checkpoint": CheckpointConfig,
+PARTS: dict[str, tuple[type[Part], ...]] = {
+    "collect": (CollectConfig,),
+    "algorithm": (PPOConfig, DQNConfig),
+    "evaluation": (EvaluationConfig,),
+    "checkpoint": (CheckpointConfig,),
 }
 
 
@@ -113,6 +114,13 @@ ADVISED = {
         "learning-bound 80 % (backward 80 %): more workers will not help, but a smaller network, "
         "algorithm.precision=bfloat16 or a GPU might; collecting 20 %",
     ),
+    "a learner that replays": Advised(
+        LEARNING,
+        setting(is_replaying=True),
+        "learning-bound 80 % (backward 80 %): more workers will not help, but a smaller network or learning "
+        "less from each decision (algorithm.replay_ratio or algorithm.steps_per_batch) would; "
+        "collecting 20 %",
+    ),
     "busy GPU": Advised(
         LEARNING,
         setting(device="cuda", mode="async"),
@@ -192,7 +200,7 @@ def test_advice_names_settings_that_exist() -> None:
     named = {name for rule in RULES for name in re.findall(r"\b([a-z]+)\.([a-z_]+)", rule.advice)}
     assert ("collect", "games_per_shard") in named
     for part, key in named:
-        assert key in PARTS[part].model_fields, f"{part}.{key}"
+        assert any(key in config.model_fields for config in PARTS[part]), f"{part}.{key}"
 
 
 def test_without_a_setting_there_is_no_advice() -> None:

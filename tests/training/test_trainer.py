@@ -84,8 +84,8 @@ def test_the_size_of_a_shard_decides_the_bits_and_says_so(train_small: Train) ->
     one = train_small("one", collect={"games_per_shard": 32})
     two = train_small("two", collect={"games_per_shard": 16})
     names = [set(run.load(run.checkpoints.latest()).tensors) for run in (one, two)]
-    assert {"shard.0.states", "shard.0.clock"} <= names[0]
-    assert names[1] - names[0] == {"shard.1.states", "shard.1.clock"}
+    assert {"shard.0.states", "shard.0.clock", "shard.0.seated"} <= names[0]
+    assert names[1] - names[0] == {"shard.1.states", "shard.1.clock", "shard.1.seated"}
 
 
 def test_measuring_strength_and_saving_are_not_noticed_by_training(train_small: Train) -> None:

@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from senju.collect.shard import ShardState
+from senju.collect.shard import new_shard_state
 from senju.collect.slots import Rollout, Slot, new_slot
 from senju.games import make_game
 from senju.games.rows import CLOCK
 from senju.models.weights import WeightBlock
 from senju.trials.differences import (
+    FINAL_ORDER,
     STEP_ORDER,
     Difference,
     compare_rollouts,
@@ -28,7 +29,9 @@ GAME = make_game("tic_tac_toe")
 
 
 def new_rollout(shard: int = 0, version: int = 0) -> Rollout:
-    return Rollout(shard, version, new_slot(GAME, num_steps=4, num_rows=3), np.zeros(3, CLOCK))
+    return Rollout(
+        shard, version, new_slot(GAME, num_steps=4, num_rows=3, keeps_final=True), np.zeros(3, CLOCK)
+    )
 
 
 def flip(array: NDArray[Any], byte: int) -> None:
@@ -94,7 +97,7 @@ def test_every_array_of_a_rollout_is_compared(name: str) -> None:
     found = compare_rollouts([one], [other])
     assert found is not None
     assert (found.array, found.index[0], found.byte, found.shard) == (name, 0, 0, 0)
-    assert set(STEP_ORDER) == set(Slot._fields)
+    assert {*STEP_ORDER, *FINAL_ORDER} == set(Slot._fields)
 
 
 def test_version_clock_and_order_of_shards_are_compared() -> None:
@@ -119,14 +122,25 @@ def test_earliest_step_counts_and_the_cause_comes_before_its_effects() -> None:
 
 
 def test_snapshots_are_compared_with_their_shards() -> None:
-    one = [ShardState(GAME.new_states(2), np.zeros(2, CLOCK)) for _ in range(3)]
-    other = [ShardState(state.states.copy(), state.clock.copy()) for state in one]
+    one = [new_shard_state(GAME, 2) for _ in range(3)]
+    other = [state.copy() for state in one]
     assert compare_states(one, other) is None
     other[2].states["board"][1, 4] += 1
     found = compare_states(one, other)
     assert found is not None
     assert (found.place, found.shard) == ("states.board[4][1]", 2)
     assert compare_states(one, one[:2]) == Difference("shards", (), None, "3", "2")
+    other[0].seated[1, 0] = 5
+    assert compare_states(one, other) == Difference("seated", (1, 0), 8, "0", "5", shard=0)
+
+
+def test_kept_final_positions_are_compared_after_the_steps() -> None:
+    one, other = new_rollout(), new_rollout()
+    other.data.final_observation[0] = 1
+    other.data.rewards[1, 2, 0] = 1.0
+    found = compare_rollouts([one], [other])
+    assert found is not None
+    assert found.place == "rewards[1, 2, 0]"
 
 
 def test_weights_are_named_by_their_tensor() -> None:

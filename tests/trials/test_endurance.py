@@ -63,6 +63,16 @@ def test_threads_can_be_paused_resized_and_reset_and_stay_equal() -> None:
     assert report.ordeal.disturbances["kill"] == report.ordeal.disturbances["hang"] == 0
 
 
+@pytest.mark.slow
+def test_replay_and_opponents_stay_equal_under_disturbances() -> None:
+    algorithm = {"name": "dqn", "replay_size": 4000, "prioritised": True, "batch_size": 64}
+    against = {"collect": {"seating": "opponents"}, "opponents": {"snapshot_interval": 1, "size": 3}}
+    report = soak(soak_config(backend="threads", algorithm=algorithm, **against), 2.0, 5)
+    assert report.is_equal
+    assert report.ordeal.updates > 1
+    assert report.leftovers == {}
+
+
 def test_error_in_a_worker_ends_the_soak_and_keeps_the_failing_shard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

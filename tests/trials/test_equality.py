@@ -1,9 +1,11 @@
 """Equal where it is equal, and the first difference named where it is not."""
 
 import random
+from typing import Any
 
 import pytest
 
+from senju.config import Settings
 from senju.errors import ConfigError, UnknownNameError
 from senju.training.run_config import RunConfig
 from senju.trials.equality import Candidate, candidates, killing, verify
@@ -14,8 +16,15 @@ ONCE_MORE = Candidate("serial", 1)
 GAMES = "tests.trials.unequal_games"
 
 
-def small(game: str) -> RunConfig:
-    return scaled_config(game, SMALL, {"model": {"name": "mlp", "hidden": [16]}, "threads": 1})
+DQN_AGAINST_OTHERS: Settings = {
+    "algorithm": {"name": "dqn", "prioritised": True, "n_step": 2, "batch_size": 64, "replay_size": 4000},
+    "collect": {"seating": "opponents"},
+    "opponents": {"snapshot_interval": 1, "fixed": ["random"]},
+}
+
+
+def small(game: str, **changes: Any) -> RunConfig:
+    return scaled_config(game, SMALL, {"model": {"name": "mlp", "hidden": [16]}, "threads": 1}, changes)
 
 
 def test_every_backend_is_tried_with_every_number_of_workers_and_serial_once() -> None:
@@ -37,6 +46,12 @@ def test_threads_equal_serial_on_turn_games_and_where_all_act_at_once(game: str)
     assert (verdict.updates, verdict.kills, seen) == (3, 0, [1, 2, 3])
     assert verdict.num_bytes > 0
     assert verdict.digest == verify(small(game), ONCE_MORE, 3).digest
+
+
+def test_threads_equal_serial_with_replay_and_opponents() -> None:
+    verdict = verify(small("tic_tac_toe", **DQN_AGAINST_OTHERS), Candidate("threads", 2), 4)
+    assert verdict.is_equal
+    assert verdict.digest != verify(small("tic_tac_toe"), ONCE_MORE, 4).digest
 
 
 def test_game_that_counts_differs_from_itself_at_the_first_step() -> None:

@@ -29,6 +29,14 @@ def test_stages_tell_all_of_the_time(backend: Settings) -> None:
     assert found.events == ()
 
 
+def test_stages_of_replay_and_opponents_are_told_apart() -> None:
+    dqn = {"name": "dqn", "replay_size": 4000, "prioritised": True, "replay_ratio": 0.5}
+    against = {"collect": {"seating": "opponents"}, "opponents": {"snapshot_interval": 1}}
+    found = profile(scaled_config("tic_tac_toe", SMALL, {"threads": 1, "algorithm": dqn}, against), SERIAL, 2)
+    assert {"opponents", "store", "sample", "targets", "priorities", "publish"} <= set(found.stages)
+    assert sum(found.stages.values()) <= found.seconds * 1.0001
+
+
 def test_timeline_holds_the_learner_and_every_worker(tmp_path: Path) -> None:
     found = profile(CONFIG, {"name": "threads", "num_workers": 2}, 2)
     trace, picture = write_timeline(found, tmp_path / "deep" / "folder", "timeline")

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from senju.backends.backend import Plan
+from senju.backends.building import new_acting_models, new_shard
 from senju.backends.reproduction import Reproduction
-from senju.backends.worker import new_acting_model
-from senju.collect.shard import Shard
+from senju.collect.orders import Orders
 from senju.errors import CheckpointError
 from senju.games import make_game
 from senju.models.weights import WeightBlock
@@ -18,10 +18,10 @@ from senju.trials.replay import replay
 
 def saved(folder: Path, game: str) -> Path:
     plan = Plan({"name": game}, {"name": "mlp", "hidden": [8]}, 5, 2, 4, 8)
-    state = Shard(make_game(game), 1, plan.games_per_shard, plan.seed).snapshot()
-    weights = WeightBlock(new_acting_model(plan)).read()
+    state = new_shard(plan, make_game(game), 1).state
+    weights = WeightBlock(new_acting_models(plan)[0]).read()
     cause = "worker 0 was killed while it played shard 1"
-    return Reproduction(plan, 1, 3, 7, cause, state, weights).save(folder)
+    return Reproduction(plan, 1, 3, Orders(7), cause, state, weights).save(folder)
 
 
 def test_shard_that_fails_comes_with_its_traceback(tmp_path: Path) -> None:

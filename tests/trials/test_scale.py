@@ -42,6 +42,18 @@ def test_what_is_asked_for_wins_and_the_rest_follows(changes: Settings, shards: 
     assert (plan.num_shards, plan.games_per_shard) == (shards, rows)
 
 
+def test_algorithm_with_a_preset_of_its_own_is_taken_with_it_and_learns_at_once() -> None:
+    usual = resolve_config("connect_four", {"algorithm": "dqn"})
+    config = scaled_config("connect_four", SMALL, {"algorithm": "dqn"})
+    assert {**config.algorithm, "learning_starts": usual.algorithm["learning_starts"]} == usual.algorithm
+    assert config.algorithm["learning_starts"] == 1
+    assert (config.plan.num_shards, config.plan.rollout_steps) == (5, 16)
+    left = scaled_config("connect_four", Scale(num_shards=1), {"algorithm": "dqn"}).collect
+    assert (left.num_games, left.rollout_steps) == (usual.collect.num_games, usual.collect.rollout_steps)
+    asked = scaled_config("connect_four", SMALL, {"algorithm": {"name": "dqn", "learning_starts": 70}})
+    assert asked.algorithm["learning_starts"] == 70
+
+
 def test_minibatch_that_is_asked_for_is_taken_as_it_is() -> None:
     config = scaled_config("tic_tac_toe", SMALL, {"algorithm": {"minibatch_size": 64}})
     assert config.algorithm["minibatch_size"] == 64

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from senju.errors import ConfigError
 from senju.training.run_config import RunConfig
+from senju.trials import rig
 from senju.trials.rig import SERIAL, Rig
 from senju.trials.scale import SMALL, scaled_config
 from senju.trials.speed import STAGES_PER_ENTRANT, Entrant, Figures, at_rest, entrants, race, summarise
@@ -61,6 +63,26 @@ def test_race_measures_every_stage_of_every_entrant_in_every_repeat(mode: str) -
     assert [one.entrant for one in summarise(field, results)] == field
 
 
+def test_learning_from_a_replay_is_measured_once_it_has_begun() -> None:
+    dqn = {"name": "dqn", "learning_starts": 3000, "replay_size": 4000, "replay_ratio": 0.2}
+    against = {"collect": {"seating": "opponents"}, "opponents": {"snapshot_interval": 1}}
+    config = small(algorithm=dqn, threads=1, **against)
+    (figures,) = race(config, entrants(config, "serial", [1]), 0.01, 1)["serial, 1 thread"]
+    assert min(figures.collecting, figures.learning, figures.end_to_end) > 0
+    assert {"store", "sample", "targets", "backward"} <= set(figures.learning_stages)
+    assert {"evaluate", "opponents"} <= set(figures.collecting_stages)
+
+
+def test_learner_that_never_begins_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rig, "_MOST_WARMING", 3)
+    config = small(algorithm={"name": "dqn", "learning_starts": 50_000}, threads=1)
+    with (
+        Rig(config, SERIAL) as idle,
+        pytest.raises(ConfigError, match=r"nothing is learned in the first 3 updates; .*learning_starts"),
+    ):
+        idle.warm_up()
+
+
 def test_ratios_are_taken_within_repeats_and_against_the_right_one() -> None:
     one, all_, single, double = field = [
         Entrant("serial, 1 thread", SERIAL, 1),
@@ -96,10 +118,10 @@ def test_stages_add_up_unless_the_learner_has_a_device_of_its_own() -> None:
 
 def test_nobody_plays_at_rest() -> None:
     config = small(collect={"mode": "async"}, threads=1)
-    with Rig(config, {"name": "threads", "num_workers": 2}) as rig:
-        rig.update()
-        with at_rest(rig.backend):
-            before = rig.backend.status()
+    with Rig(config, {"name": "threads", "num_workers": 2}) as busy:
+        busy.update()
+        with at_rest(busy.backend):
+            before = busy.backend.status()
             assert before.slots_playing == 0
             assert {worker.state for worker in before.workers} == {"paused"}
-        rig.update()
+        busy.update()

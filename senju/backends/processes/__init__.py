@@ -3,8 +3,11 @@
 import dataclasses
 import json
 import os
+from collections.abc import Sequence
+from typing import Any
 
-from senju.backends.arena import Arena, arena_bytes, map_shared, open_anonymous
+from senju.backends.arena import Arena, map_shared, open_anonymous, require_room
+from senju.backends.backend import Plan
 from senju.backends.member import Hand
 from senju.backends.pool import Pool
 from senju.backends.processes.hand import ProcessHand
@@ -23,24 +26,30 @@ class Processes(Pool):
 
     name = "processes"
 
-    def _open_arena(self, game: Game, weight_bytes: int) -> tuple[Arena, int]:
+    def _open_arena(self, game: Game, sizes: Sequence[int]) -> tuple[Arena, int]:
         self._start_message = self._describe_start()
-        num_bytes = arena_bytes(self._plan, game, weight_bytes)
+        num_bytes = require_room(self._plan, game, sizes)
         self._descriptor = open_anonymous(num_bytes)
         self._block = map_shared(self._descriptor, num_bytes)
-        return Arena(self._plan, game, weight_bytes, self._block), num_bytes
+        return Arena(self._plan, game, sizes, self._block), num_bytes
 
     def _describe_start(self) -> bytes:
         """All a worker is told before its first task, as JSON."""
         plan = self._plan
-        game, script = find_importable(GAMES.importable_name(plan.game["name"]), "game")
-        model, other = find_importable(MODELS.importable_name(plan.model["name"]), "model")
-        sent = dataclasses.replace(plan, game=plan.game | {"name": game}, model=plan.model | {"name": model})
+        game, *scripts = find_importable(GAMES.importable_name(plan.game["name"]), "game")
+        model, script = find_importable(MODELS.importable_name(plan.model["name"]), "model")
+        opponents, *others = _importable_opponents(plan)
+        sent = dataclasses.replace(
+            plan,
+            game=plan.game | {"name": game},
+            model=plan.model | {"name": model},
+            opponents=opponents,
+        )
         assert hasattr(self.config, "worker_timeout")
         return json.dumps(
             {
                 "plan": dataclasses.asdict(sent),
-                "script": script or other,
+                "script": next(filter(None, [*scripts, script, *others]), None),
                 "worker_timeout": self.config.worker_timeout,
             }
         ).encode()
@@ -53,7 +62,7 @@ class Processes(Pool):
         return ProcessHand(index, self._descriptor, self._plan.sockets, self._start_message)
 
     def _hire_here(self, index: int) -> Hand:
-        return ThreadHand(self._plan, self._model, self._block, index)
+        return ThreadHand(self._plan, self._models, self._block, index)
 
     def close(self) -> None:
         """End the workers, and let go of the shared memory."""
@@ -61,3 +70,15 @@ class Processes(Pool):
         if getattr(self, "_descriptor", -1) >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def _importable_opponents(plan: Plan) -> tuple[dict[str, Any], str | None]:
+    """The plan's opponents as a worker can import them, and the script it must import first, if any."""
+    fixed, scripts = [], []
+    for spec in plan.opponents.get("fixed", ()):
+        description, script = find_importable(spec["description"], "opponent")
+        fixed.append({**spec, "description": description})
+        scripts.append(script)
+    if not fixed:
+        return plan.opponents, None
+    return {**plan.opponents, "fixed": fixed}, next(filter(None, scripts), None)

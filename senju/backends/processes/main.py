@@ -12,9 +12,10 @@ import torch
 
 from senju.backends.arena import map_shared
 from senju.backends.backend import Plan
+from senju.backends.building import new_acting_models
 from senju.backends.messages import send
 from senju.backends.script import forbid_training, import_script
-from senju.backends.worker import Worker, describe_failure, new_acting_model, serve
+from senju.backends.worker import Worker, describe_failure, serve
 from senju.memory import keep_freed_memory
 
 STACK_SIGNAL = signal.SIGUSR1  # asks a worker to print where it is
@@ -48,7 +49,7 @@ def _get_ready(told: dict[str, Any], index: int, memory: int) -> Worker:
     if told["script"]:
         import_script(told["script"])
     block = map_shared(memory, os.fstat(memory).st_size)
-    return Worker(plan, new_acting_model(plan), block, index)
+    return Worker(plan, new_acting_models(plan), block, index)
 
 
 def _end_if_stuck(seconds: float) -> None:

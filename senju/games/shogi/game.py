@@ -58,6 +58,7 @@ class Shogi(Game):
         self.state_dtype = state_dtype(max_plies, history)
         self._width = np.uint64(self.state_dtype.itemsize // 8)
         self._max_plies, self._history = np.uint64(max_plies), history
+        self.longest_game = max_plies
         self._points_needed = np.array(_POINTS_NEEDED[self.config.declaration], np.uint64)
         self._start: States | None = None
 

@@ -1,4 +1,4 @@
-"""Players for measuring strength: random, minimax, greedy, perfect, and trained agents."""
+"""Players: random, minimax, greedy, perfect, and trained agents."""
 
 from abc import ABC, abstractmethod
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from senju.collect.exploration import best_actions, sample_actions
+from senju.collect.exploration import BY_POLICY, Acting, best_actions, mostly_best_actions, sample_actions
 from senju.collect.rollout import Actor
 from senju.errors import ConfigError
 from senju.games.game import Game, Observations, Oracle, States
@@ -16,9 +16,9 @@ from senju.models.model import Model
 
 
 class Table(NamedTuple):
-    """The rows in which one player is to move, as they stand."""
+    """The rows in which one player is to move, as they stand; the arrays may be used for others later."""
 
-    states: States
+    states: States  # none for a player that does not look at them
     observations: Observations
     clock: NDArray[np.void]  # row id, game number and step, for random numbers
     seed: np.uint64
@@ -30,6 +30,7 @@ class Player(ABC):
 
     name: str
     is_deterministic: bool
+    looks_at_states: bool = True  # or at observations alone, which saves a copy
     oracle: Oracle | None = None  # one that plays by an oracle lends it to judge the other's moves
 
     @abstractmethod
@@ -42,6 +43,7 @@ class RandomPlayer(Player):
 
     name = "random"
     is_deterministic = False
+    looks_at_states = False
 
     def choose(self, table: Table) -> NDArray[np.int32]:
         """Draw an action in each row."""
@@ -49,31 +51,51 @@ class RandomPlayer(Player):
 
 
 class AgentPlayer(Player):
-    """A trained network: its best move, or a draw from its policy at a temperature."""
+    """A trained network: its best move, a draw from its policy, or mostly the best of its action values.
 
-    def __init__(self, game: Game, model: Model, name: str, temperature: float = 0.0) -> None:
-        self.game, self.model, self.name, self.temperature = game, model, name, temperature
-        self.is_deterministic = temperature == 0.0
+    A temperature is for policies, an epsilon for action values; 0 of both is the best move.
+    """
+
+    looks_at_states = False
+
+    def __init__(
+        self,
+        game: Game,
+        model: Model,
+        name: str,
+        temperature: float = 0.0,
+        acting: Acting = BY_POLICY,
+        epsilon: float = 0.0,
+    ) -> None:
+        self.game, self.model, self.name = game, model, name
+        self.temperature, self.acting, self.epsilon = temperature, acting, epsilon
+        self.is_deterministic = epsilon == 0.0 if acting.by == "action_values" else temperature == 0.0
+        self._actor = Actor(game, model, 1)
 
     def choose(self, table: Table) -> NDArray[np.int32]:
         """Evaluate all rows as one batch."""
-        num_rows = len(table.states)
-        logits, _ = Actor(self.game, self.model, num_rows).evaluate(table.observations.observation)
-        actions = np.zeros((num_rows, 1), np.int32)
-        if self.temperature == 0.0:
-            best_actions(logits, table.observations.legal, table.observations.seats, actions)
+        logits, values = self._evaluate(table.observations.observation)
+        actions = np.zeros((len(table.clock), 1), np.int32)
+        legal, seats = table.observations.legal, table.observations.seats
+        drawing = (legal, seats, table.clock, table.seed, table.stream)
+        if self.is_deterministic:
+            best_actions(logits, legal, seats, actions)
+        elif self.acting.by == "action_values":
+            epsilon, is_dueling = self.epsilon, self.acting.is_dueling
+            ignored = np.zeros(actions.shape, np.bool_), np.zeros(actions.shape, np.float32)
+            mostly_best_actions(logits, values, *drawing, epsilon, is_dueling, actions, *ignored)
         else:
-            sample_actions(
-                logits / np.float32(self.temperature),
-                table.observations.legal,
-                table.observations.seats,
-                table.clock,
-                table.seed,
-                table.stream,
-                actions,
-                np.zeros((num_rows, 1), np.float32),
-            )
+            log_probs = np.zeros(actions.shape, np.float32)
+            if self.temperature != 1.0:
+                logits = logits / np.float32(self.temperature)
+            sample_actions(logits, *drawing, actions, log_probs)
         return actions
+
+    def _evaluate(self, observation: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        num_rows = len(observation)
+        if num_rows > self._actor.num_rows:
+            self._actor = Actor(self.game, self.model, max(num_rows, 2 * self._actor.num_rows))
+        return self._actor.evaluate_first(observation)
 
 
 SOONER = 0.99  # a result one ply further off counts this much: win early, lose late
@@ -185,13 +207,22 @@ def _any_of_the_best(values: NDArray[np.float64], table: Table) -> NDArray[np.in
 
 
 def _any_of(allowed: NDArray[np.uint64], table: Table) -> NDArray[np.int32]:
-    actions = np.zeros((len(table.states), 1), np.int32)
+    actions = np.zeros((len(table.clock), 1), np.int32)
     choose_at_random(allowed, table.clock, table.seed, table.stream, actions)
     return actions
 
 
 FIXED_PLAYERS = "random, minimax:DEPTH, greedy:DEPTH, perfect"
 _SEARCHERS = {"minimax": (MinimaxPlayer, 9), "greedy": (GreedyPlayer, 2)}  # with the largest depth
+
+
+def is_fixed(description: str) -> bool:
+    """Whether one of `FIXED_PLAYERS` is meant, whatever folders have such a name.
+
+    >>> is_fixed("random"), is_fixed("minimax:2"), is_fixed("runs/random")
+    (True, True, False)
+    """
+    return description in ("random", "perfect") or description.partition(":")[0] in _SEARCHERS
 
 
 def fixed_player(game: Game, description: str) -> Player | None:

@@ -12,8 +12,7 @@ from senju.games.connect_four_solver import MIN_STONES, Solver
 from senju.games.game import Game, Heuristic, States
 from senju.games.rows import Rows
 from senju.games.tic_tac_toe import LINES, TicTacToe
-from senju.training.evaluation import play_match
-from senju.training.players import (
+from senju.opponents.players import (
     SOONER,
     AgentPlayer,
     GreedyPlayer,
@@ -23,6 +22,7 @@ from senju.training.players import (
     RandomPlayer,
     fixed_player,
 )
+from senju.training.evaluation import play_match
 from senju.training.run import Run
 from tests.training.positions import choose, noughts, stones
 
@@ -121,7 +121,7 @@ def test_minimax_expanded_in_small_pieces_gives_the_same_values(
 ) -> None:
     states = random_positions(connect_four, 20, 10, seed=1)
     whole = MinimaxPlayer(connect_four, 3).action_values(states)
-    monkeypatch.setattr("senju.training.players.EXPANDED_AT_ONCE", 50)
+    monkeypatch.setattr("senju.opponents.players.EXPANDED_AT_ONCE", 50)
     assert (MinimaxPlayer(connect_four, 3).action_values(states) == whole).all()
 
 

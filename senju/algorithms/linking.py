@@ -1,0 +1,264 @@
+"""Linking: what a seat's decision led to, n of its own decisions later.
+
+Rollouts are walked through in the order they were played, step by step. A decision waits until it is known
+what it led to, possibly for some rollouts; meanwhile the rewards of its seat are added up, also those that
+come with another's move. Its window ends
+
+- where the game does: nothing more is to come, and the factor is 0;
+- where the game was truncated: the truncated position counts as much as it is worth to whoever moves
+  there, with the other sign where that is the other seat of a zero-sum game. Where the position was not
+  kept, or where it does not tell its worth to the seat, the decision is never ready;
+- at the seat's n-th decision after it;
+- before a move that the learner made at random, since that says nothing of what it would do: at the seat's
+  own position there, or at the other's, with the other sign, in a zero-sum game of turns (the cut of
+  Watkins 1989). Were the other's random moves taken for its best ones, values would be of a game against
+  a player who blunders.
+
+What a decision leads to is always younger than the decision, so it lies in the ring as long as the decision
+does. A decision whose rollout left the ring while it waited is dropped.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from senju.collect.slots import RingShape, Slot
+from senju.kernels import compiled, inlined
+
+NOTHING, UNKNOWN = -1, -2  # instead of the position to go on from: the game ended; nobody knows it
+
+OUTCOME = np.dtype(
+    [
+        ("following", np.int64),  # the position to go on from; NOTHING where the game ended
+        ("factor", np.float32),  # of the value of that position
+        ("reward", np.float32),  # that came before it, discounted
+    ],
+    align=True,
+)
+_ENTRY = np.dtype([("sum", np.float64), ("frame", np.int64), ("turn", np.int64)], align=True)
+
+
+class Steps(NamedTuple):
+    """The columns of a rollout that linking looks at; the same names and axes as in a slot."""
+
+    seats: NDArray[np.int8]
+    explored: NDArray[np.bool_]
+    rewards: NDArray[np.float32]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    final_at: NDArray[np.int32]
+    final_seats: NDArray[np.int8]
+
+
+class Waiting(NamedTuple):
+    """A shard's decisions of which it is not known what they led to: a queue for each seat."""
+
+    entries: NDArray[np.void]  # [row, seat, n] of _ENTRY
+    first: NDArray[np.int64]  # [row, seat], where the oldest is
+    counts: NDArray[np.int64]  # [row, seat]
+
+
+class Links(NamedTuple):
+    """What the decisions of all rollouts in a ring led to.
+
+    A segment is one place of one shard; a frame is a decision's place in the ring, counted over all
+    segments. Truncated positions are counted on from the last frame.
+    """
+
+    turns: NDArray[np.int64]  # [segment], which rollout lies there; -1: none that may be drawn from
+    num_ready: NDArray[np.int64]  # [segment]
+    ready: NDArray[np.int32]  # [segment, frames of it], which are ready, counted from its first
+    outcomes: NDArray[np.void]  # [frame] of OUTCOME
+
+
+@inlined
+def _finish(
+    turns: NDArray[np.int64],
+    num_ready: NDArray[np.int64],
+    ready: NDArray[np.int32],
+    outcomes: NDArray[np.void],
+    entry: np.void,
+    following: int,
+    factor: float,
+) -> None:
+    """A decision is ready, unless its rollout is gone."""
+    frame, size = entry["frame"], ready.shape[1]
+    segment = frame // size
+    if turns[segment] != entry["turn"]:
+        return
+    outcome = outcomes[frame]
+    outcome["following"], outcome["factor"], outcome["reward"] = following, factor, entry["sum"]
+    ready[segment, num_ready[segment]] = frame - segment * size
+    num_ready[segment] += 1
+
+
+@inlined
+def _reward(waiting: Waiting, row: int, seat: int, reward: float, powers: NDArray[np.float64]) -> None:
+    """Credit a seat's waiting decisions, the newest in full."""
+    count, longest = waiting.counts[row, seat], waiting.entries.shape[2]
+    newest = waiting.first[row, seat] + count - 1
+    for age in range(count):
+        waiting.entries[row, seat, (newest - age) % longest]["sum"] += powers[age] * reward
+
+
+@inlined
+def _end(
+    waiting: Waiting,
+    links: Links,
+    row: int,
+    seat: int,
+    following: int,
+    sign: float,  # 0: nothing more is to come
+    powers: NDArray[np.float64],
+) -> None:
+    """All of a seat's decisions that wait lead to one position: none waits any longer."""
+    first, count, longest = waiting.first[row, seat], waiting.counts[row, seat], waiting.entries.shape[2]
+    if following != UNKNOWN:
+        for index in range(count):
+            entry = waiting.entries[row, seat, (first + index) % longest]
+            factor = sign * powers[count - index]
+            _finish(links.turns, links.num_ready, links.ready, links.outcomes, entry, following, factor)
+    waiting.counts[row, seat] = 0
+
+
+@inlined
+def _view(final_seats: NDArray[np.int8], final: int, seat: int, is_zero_sum: bool) -> tuple[int, float]:
+    """The place in which a truncated position can be valued for a seat, and the sign; -1: in none."""
+    num_places = final_seats.shape[1]
+    if final < 0:
+        return -1, 0.0
+    for place in range(num_places):
+        if final_seats[final, place] == seat:
+            return place, 1.0
+    if is_zero_sum and num_places == 1 and final_seats[final, 0] >= 0:
+        return 0, -1.0
+    return -1, 0.0
+
+
+@compiled
+def _link(
+    steps: Steps,
+    waiting: Waiting,
+    links: Links,
+    first_frame: int,
+    first_final: int,
+    turn: int,
+    powers: NDArray[np.float64],  # [n + 1], of the discount
+    is_zero_sum: bool,
+    stops_at_exploration: bool,
+) -> None:
+    """Walk through a rollout. What happens at every decision stands here and not in a stage of its own.
+
+    Numba counts references to the arrays that a stage is given, which takes as long as the rest.
+    """
+    seats, explored, rewards = steps.seats, steps.explored, steps.rewards
+    terminated, truncated = steps.terminated, steps.truncated
+    entries, first, counts = waiting.entries, waiting.first, waiting.counts
+    turns, num_ready, ready, outcomes = links.turns, links.num_ready, links.ready, links.outcomes
+    num_steps, num_rows, num_places = seats.shape
+    num_seats, longest = entries.shape[1], entries.shape[2]
+    keeps_final = steps.final_at.size > 0
+    for time in range(num_steps):
+        for row in range(num_rows):
+            for place in range(num_places):
+                seat = seats[time, row, place]
+                if seat < 0:
+                    continue
+                frame = first_frame + (time * num_rows + row) * num_places + place
+                if stops_at_exploration and explored[time, row, place]:
+                    _end(waiting, links, row, seat, frame, 1.0, powers)
+                    if is_zero_sum and num_places == 1:
+                        _end(waiting, links, row, 1 - seat, frame, -1.0, powers)
+                if counts[row, seat] == longest:  # the n-th decision before this one leads here
+                    oldest = entries[row, seat, first[row, seat]]
+                    _finish(turns, num_ready, ready, outcomes, oldest, frame, float(powers[longest]))
+                    first[row, seat] = (first[row, seat] + 1) % longest
+                    counts[row, seat] -= 1
+                entry = entries[row, seat, (first[row, seat] + counts[row, seat]) % longest]
+                entry["sum"], entry["frame"], entry["turn"] = 0.0, frame, turn
+                counts[row, seat] += 1
+            for seat in range(num_seats):
+                reward = rewards[time, row, seat]
+                if reward != 0.0:
+                    _reward(waiting, row, seat, np.float64(reward), powers)
+            if terminated[time, row]:
+                for seat in range(num_seats):
+                    _end(waiting, links, row, seat, NOTHING, 0.0, powers)
+            elif truncated[time, row]:
+                final = int(steps.final_at[time, row]) if keeps_final else -1
+                for seat in range(num_seats):
+                    place, sign = _view(steps.final_seats, final, seat, is_zero_sum)
+                    after = first_final + final * num_places + place if place >= 0 else UNKNOWN
+                    _end(waiting, links, row, seat, after, sign, powers)
+
+
+class Linker:
+    """Links the rollouts of a ring, shard by shard, each shard's in the order they were played."""
+
+    def __init__(
+        self,
+        shape: RingShape,
+        slot: Slot,
+        n_step: int,
+        discount: float,
+        is_zero_sum: bool,
+        stops_at_exploration: bool = True,
+    ) -> None:
+        self._depth, self._is_zero_sum = shape.depth, is_zero_sum
+        self._stops_at_exploration = stops_at_exploration
+        self.segment_size, self._num_finals = slot.seats.size, slot.final_seats.size
+        num_segments = shape.num_shards * shape.depth
+        self.num_frames = num_segments * self.segment_size
+        self._powers = discount ** np.arange(n_step + 1, dtype=np.float64)
+        queues = (shape.num_shards, shape.num_rows, slot.rewards.shape[-1])
+        self._waiting = Waiting(
+            np.zeros((*queues, n_step), _ENTRY), np.zeros(queues, np.int64), np.zeros(queues, np.int64)
+        )
+        self._newest = np.full(shape.num_shards, -1, np.int64)
+        self.links = Links(
+            turns=np.full(num_segments, -1, np.int64),
+            num_ready=np.zeros(num_segments, np.int64),
+            ready=np.zeros((num_segments, self.segment_size), np.int32),
+            outcomes=np.zeros(self.num_frames, OUTCOME),
+        )
+
+    def newest(self, shard: int) -> int:
+        """The turn that was linked last; -1: none."""
+        return int(self._newest[shard])
+
+    def segment(self, shard: int, turn: int) -> int:
+        """Where that rollout lies."""
+        return shard * self._depth + turn % self._depth
+
+    def drop(self, segment: int) -> None:
+        """What lies there can no longer be drawn."""
+        self.links.turns[segment] = -1
+        self.links.num_ready[segment] = 0
+
+    def forget(self) -> None:
+        """As if nothing had been linked yet."""
+        self.links.turns.fill(-1)
+        self.links.num_ready.fill(0)
+        self._waiting.counts.fill(0)
+        self._newest.fill(-1)
+
+    def link(self, shard: int, turn: int, steps: Steps) -> None:
+        """Go on by a rollout; where one was left out before it, what waited is never ready."""
+        segment = self.segment(shard, turn)
+        self.drop(segment)
+        waiting = Waiting(*(column[shard] for column in self._waiting))
+        if turn != self._newest[shard] + 1:
+            waiting.counts.fill(0)
+        self._newest[shard], self.links.turns[segment] = turn, turn
+        _link(
+            steps,
+            waiting,
+            self.links,
+            segment * self.segment_size,
+            self.num_frames + segment * self._num_finals,
+            turn,
+            self._powers,
+            self._is_zero_sum,
+            self._stops_at_exploration,
+        )

@@ -1,0 +1,262 @@
+"""Replay: decisions of kept rollouts, drawn to be learned from again.
+
+The rollouts lie in the ring that workers write to; nothing is copied. Each position is stored once: it is
+what one decision saw and what an earlier one led to. What is kept here is what each decision led to
+(see `linking`) and, where decisions are drawn by priority, how wrong each was found.
+
+Two kinds of writers are served. A backend's workers never write to a place whose rollout is still kept:
+`add` and `sample` depend on what was added alone, and raise if a place was written over all the same.
+Writers that wait for nobody are followed by `follow` and read by `sample(..., redraw=True)`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from senju.algorithms.linking import Linker
+from senju.algorithms.ring_reader import RingReader, Sample
+from senju.algorithms.sum_tree import SumTree
+from senju.collect.slots import Ring, Rollout
+from senju.errors import CheckpointError, ConfigError, ModelError, WorkerError
+from senju.kernels import below, compiled, random_word
+
+UNIFORM_STREAM, PRIORITY_STREAM = 64, 65  # beyond those that games use
+_NEXT_ROUND = 256  # from the stream of a draw to that of the one which replaces its torn rows
+
+
+@compiled
+def _draw_alike(
+    ends: NDArray[np.int64],  # [segment], how many decisions are ready in all segments up to it
+    ready: NDArray[np.int32],  # [segment, frames of it]
+    seed: np.uint64,
+    step: int,
+    stream: int,
+    chosen: NDArray[np.int64],
+) -> None:
+    """Draw ready decisions by their number, and look each number up: first its segment, then its frame.
+
+    All are looked up together, by halves and without a branch: one by one takes three times as long.
+    """
+    numbers = np.empty(chosen.shape[0], np.int64)
+    for each in range(chosen.shape[0]):
+        word = random_word(seed, step & 0xFFFFFFFF, step >> 32, each, stream)
+        numbers[each], chosen[each] = below(word, np.uint64(ends[-1])), 0
+    left = ends.shape[0]  # the segment is among so many from the chosen one on
+    while left > 1:
+        half = left // 2
+        for each in range(chosen.shape[0]):
+            chosen[each] += half if ends[chosen[each] + half - 1] <= numbers[each] else 0
+        left -= half
+    for each in range(chosen.shape[0]):
+        segment = chosen[each]
+        before = ends[segment - 1] if segment > 0 else 0
+        chosen[each] = segment * ready.shape[1] + ready[segment, numbers[each] - before]
+
+
+@dataclass(frozen=True)
+class Priorities:
+    """Proportional prioritisation (Schaul 2016): drawn by |error|^exponent, corrected by weights."""
+
+    exponent: float = 0.6
+    smallest: float = 1e-3  # added to errors, so that every decision is drawn again some day
+
+    def __post_init__(self) -> None:
+        if not (self.exponent >= 0 and self.smallest > 0):
+            raise ConfigError(
+                f"priorities with exponent={self.exponent:g} and smallest={self.smallest:g}: "
+                "expected an exponent of 0 or more, and more than 0 as the smallest error"
+            )
+
+
+class Replay:
+    """What can be learned from in a ring of rollouts.
+
+    replay.add(rollouts)
+    sample = replay.sample(batch_size, step)
+    """
+
+    def __init__(
+        self,
+        ring: Ring,
+        seed: int,
+        n_step: int,
+        discount: float,
+        is_zero_sum: bool,
+        priorities: Priorities | None = None,
+        stops_at_exploration: bool = True,
+    ) -> None:
+        self.ring, self.priorities = ring, priorities
+        self.num_redrawn = 0  # for decisions that were written over while they were read
+        self._seed = np.uint64(seed)
+        self._reader = RingReader(ring)
+        self._linker = Linker(
+            ring.shape, ring.slot(0, 0), n_step, discount, is_zero_sum, stops_at_exploration
+        )
+        self._links = self._linker.links
+        self._ends = np.zeros(len(self._links.turns), np.int64)
+        self._tree = SumTree(self._linker.num_frames) if priorities else None
+        self._largest = 1.0  # a decision that was never learned from weighs as much as any did
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def add(self, rollouts: Sequence[Rollout]) -> None:
+        """Take in the newest turn; what is older than the ring keeps is gone."""
+        newest = max((rollout.turn for rollout in rollouts), default=-1)
+        self._drop(np.flatnonzero(self._links.turns <= newest - self.ring.shape.kept))
+        for rollout in rollouts:
+            if not self._take(rollout.shard, rollout.turn):
+                seal = self._reader.seals[self._linker.segment(rollout.shard, rollout.turn)]
+                raise WorkerError(
+                    f"shard {rollout.shard}, turn {rollout.turn}: expected its place to have the seal "
+                    f"{rollout.turn + 1} and found {seal}: it was written over before it was learned from. "
+                    "A ring whose writers do not wait is read with follow()"
+                )
+        self._count()
+
+    def follow(self) -> int:
+        """Take in what writers that wait for nobody have sealed since; return how many rollouts.
+
+        What they have written over is gone. Where this is called too seldom, rollouts are missed.
+        """
+        shape, num_taken = self.ring.shape, 0
+        self._drop(np.flatnonzero(self._reader.seals != self._links.turns + 1))
+        for shard in range(shape.num_shards):
+            sealed = list(self.ring.sealed(shard))
+            oldest = sealed[-1] - shape.kept + 1 if sealed else 0
+            places = np.arange(self._linker.segment(shard, 0), self._linker.segment(shard + 1, 0))
+            self._drop(places[self._links.turns[places] < oldest])
+            for turn in sealed:
+                if turn >= oldest and turn > self._linker.newest(shard):
+                    num_taken += self._take(shard, turn)
+        self._count()
+        return num_taken
+
+    def rebuild(self, last_turn: int) -> None:
+        """Take in what lies in the ring up to a turn, as if it had been added turn by turn."""
+        self._drop(np.arange(len(self._ends)))
+        self._linker.forget()
+        for shard in range(self.ring.shape.num_shards):
+            for turn in self.ring.sealed(shard):
+                if last_turn - self.ring.shape.kept < turn <= last_turn:
+                    self._take(shard, turn)
+        self._count()
+
+    def _take(self, shard: int, turn: int) -> bool:
+        """Link a rollout; False where it does not lie there, or is being written over."""
+        steps = self._reader.steps(shard, turn)
+        if steps is None:
+            return False
+        self._drop(np.array([self._linker.segment(shard, turn)]))
+        before = self._links.num_ready.copy()
+        self._linker.link(shard, turn, steps)
+        if self._tree is not None:
+            self._weigh_new(self._tree, before)
+        return True
+
+    def _weigh_new(self, tree: SumTree, before: NDArray[np.int64]) -> None:
+        """Give the decisions that became ready their first weight."""
+        size = self._linker.segment_size
+        for segment in np.flatnonzero(self._links.num_ready > before).tolist():
+            new = self._links.ready[segment, before[segment] : self._links.num_ready[segment]]
+            weights = tree.all_weights()[segment * size : (segment + 1) * size].copy()
+            weights[new] = self._largest
+            tree.set_range(segment * size, weights)
+
+    def _drop(self, segments: NDArray[np.int64]) -> None:
+        """What lies there, if anything does, is no longer drawn."""
+        size = self._linker.segment_size
+        for segment in segments[self._links.turns[segments] >= 0].tolist():
+            self._linker.drop(segment)
+            if self._tree is not None:
+                self._tree.set_range(segment * size, np.zeros(size))
+
+    def _count(self) -> None:
+        np.cumsum(self._links.num_ready, out=self._ends)
+
+    def sample(self, count: int, step: int, correction: float = 0.0, redraw: bool = False) -> Sample:
+        """Draw decisions; what is drawn depends on the content, the seed and the step alone.
+
+        `correction` is the exponent of the importance weights (beta): 0 leaves the bias of priorities,
+        1 removes it. With `redraw`, others are drawn for decisions that were written over meanwhile, from
+        what lies there by then; without it they raise: a backend's workers never write over what is kept.
+        """
+        frames, weights = np.empty(count, np.int64), np.ones(count, np.float32)
+        chances = self._draw(step, 0, frames)
+        sample = self._reader.new_sample(frames, weights)
+        torn, num_rounds = self._reader.read(self._links, sample, np.arange(count)), 0
+        while len(torn):
+            if not redraw:
+                self._refuse_torn(frames[torn])
+            self.follow()
+            self.num_redrawn += len(torn)
+            others, num_rounds = np.empty(len(torn), np.int64), num_rounds + 1
+            chances[torn] = self._draw(step, num_rounds, others)
+            frames[torn] = others
+            torn = self._reader.read(self._links, sample, torn)
+        if self._tree is not None:
+            corrected = chances**-correction
+            np.divide(corrected, corrected.max(), out=weights, casting="same_kind")
+        return sample
+
+    def _draw(self, step: int, num_rounds: int, frames: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Write frames; return their chances, as multiples of what they would be if all were drawn alike."""
+        num_ready, further = len(self), num_rounds * _NEXT_ROUND
+        if not num_ready:
+            raise ConfigError("there is nothing to learn from yet: no decision in the replay has an outcome")
+        if self._tree is None:
+            _draw_alike(self._ends, self._links.ready, self._seed, step, UNIFORM_STREAM + further, frames)
+            return np.ones(len(frames))
+        self._tree.draw(self._seed, step, PRIORITY_STREAM + further, frames)
+        return self._tree.weights(frames) * (num_ready / self._tree.total)
+
+    def _refuse_torn(self, frames: NDArray[np.int64]) -> NoReturn:
+        segment = int(frames[0]) // self._linker.segment_size
+        shard, place = divmod(segment, self.ring.shape.depth)
+        raise WorkerError(
+            f"{len(frames)} decisions were written over while they were read, one of them in place {place} "
+            f"of shard {shard}, where turn {self._links.turns[segment]} is kept and the seal is "
+            f"{self._reader.seals[segment]}. A ring whose writers do not wait is read with redraw=True"
+        )
+
+    def learn_priorities(self, frames: NDArray[np.int64], errors: NDArray[np.float32]) -> None:
+        """Draw decisions from now on by how wrong they were found; those that are gone are passed over."""
+        assert self._tree is not None, "all decisions are drawn alike"
+        assert self.priorities is not None
+        weights = (np.abs(errors).astype(np.float64) + self.priorities.smallest) ** self.priorities.exponent
+        if not np.isfinite(weights).all():
+            raise ModelError(
+                f"{np.count_nonzero(~np.isfinite(weights))} of {len(weights)} errors are not finite: "
+                "training has diverged; try a smaller learning_rate"
+            )
+        self._largest = max(self._largest, float(weights.max(initial=0.0)))
+        is_there = self._tree.weights(frames) > 0.0
+        self._tree.set(frames[is_there], weights[is_there])
+
+    def state(self) -> dict[str, NDArray[np.float64]]:
+        """What linking anew does not find out: priorities, where there are any."""
+        if self._tree is None:
+            return {}
+        return {"weights": self._tree.all_weights().copy(), "largest": np.array([self._largest])}
+
+    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on with saved priorities; `rebuild` comes first."""
+        if set(state) != set(self.state()):
+            raise CheckpointError(
+                f"the saved replay has {' and '.join(sorted(state)) or 'no priorities'}, expected "
+                f"{' and '.join(sorted(self.state())) or 'none'}; resume with `prioritised` as it was"
+            )
+        if self._tree is None:
+            return
+        weights, is_ready = state["weights"], self._tree.all_weights() > 0.0
+        if weights.shape != is_ready.shape or not np.array_equal(weights > 0.0, is_ready):
+            raise CheckpointError(
+                f"the saved priorities are of {np.count_nonzero(weights > 0.0)} decisions in {len(weights)} "
+                f"places and the kept rollouts hold {len(self)} in {len(is_ready)}, or in others: "
+                "they do not belong together"
+            )
+        self._tree.set_range(0, weights)
+        self._largest = float(state["largest"][0])

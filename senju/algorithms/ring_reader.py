@@ -1,0 +1,222 @@
+"""Reading a ring that others may be writing to.
+
+A rollout's place has a seal that is the rollout's own, and that is broken before anybody writes there. Where
+it is whole before and after something was read, nobody wrote in between.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from senju.algorithms.linking import NOTHING, Links, Steps
+from senju.collect.slots import Ring
+from senju.kernels import compiled, inlined, memory_fence
+
+
+class Sample(NamedTuple):
+    """Decisions to learn from, with the positions they led to."""
+
+    frames: NDArray[np.int64]
+    observation: NDArray[Any]  # [sample, *observation_shape]
+    legal: NDArray[np.uint64]  # [sample, words]
+    actions: NDArray[np.int32]
+    returns: NDArray[np.float32]
+    next_observation: NDArray[Any]  # the decision's own, where the factor is 0
+    next_legal: NDArray[np.uint64]
+    factors: NDArray[np.float32]  # of the next position's value: 0 where nothing is to come
+    weights: NDArray[np.float32]  # importance weights; 1 where all are drawn alike
+
+
+class _Positions(NamedTuple):
+    """What a ring holds, by frame; truncated positions are counted on from the last frame."""
+
+    observation: NDArray[np.uint8]  # [frame, bytes]
+    legal: NDArray[np.uint64]  # [frame, words]
+    actions: NDArray[np.int32]  # [frame]
+    final_observation: NDArray[np.uint8]  # [final, bytes]
+    final_legal: NDArray[np.uint64]  # [final, words]
+    seals: NDArray[np.int64]  # [segment]
+
+
+@compiled
+def _is_sealed(seals: NDArray[np.int64], segment: int, turn: int) -> bool:
+    """Asked after all that was read before, and before all that is read after."""
+    memory_fence()
+    is_sealed = seals[segment] == turn + 1
+    memory_fence()
+    return bool(is_sealed)
+
+
+@intrinsic  # type: ignore[untyped-decorator]  # numba has no types
+def _copy_row(typing_context: Any, source: Any, index: Any, target: Any, row: Any) -> Any:
+    """Copy one row of a matrix to one of another as wide. Nothing is checked."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def place(matrix: int, number: int) -> tuple[Any, Any]:
+            array = context.make_array(signature.args[matrix])(context, builder, arguments[matrix])
+            width = builder.extract_value(array.shape, 1)
+            return builder.gep(array.data, [builder.mul(arguments[number], width)]), width
+
+        (copied, width), (overwritten, _) = place(0, 1), place(2, 3)
+        itemsize = context.get_abi_sizeof(context.get_data_type(source.dtype))
+        cgutils.raw_memcpy(builder, overwritten, copied, width, itemsize)
+        return context.get_dummy_value()
+
+    return numba.types.void(source, numba.types.int64, target, numba.types.int64), generate
+
+
+@inlined
+def _segment_of(positions: _Positions, frame: int) -> int:
+    """Where the rollout lies that a position belongs to."""
+    num_segments, num_frames = positions.seals.shape[0], positions.legal.shape[0]
+    if frame < num_frames:
+        return int(frame // (num_frames // num_segments))
+    return int((frame - num_frames) // (positions.final_legal.shape[0] // num_segments))
+
+
+@compiled
+def _copy_rows(
+    source: NDArray[Any],
+    finals: NDArray[Any],
+    frames: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    target: NDArray[Any],
+) -> None:
+    """One column after another: short loops let the processor wait for many rows at once."""
+    for row in rows:
+        if frames[row] < source.shape[0]:
+            _copy_row(source, frames[row], target, row)
+        else:
+            _copy_row(finals, frames[row] - source.shape[0], target, row)
+
+
+@inlined
+def _find_broken(seals: NDArray[np.int64], turns: NDArray[np.int64], is_broken: NDArray[np.bool_]) -> int:
+    """Mark the segments in which another rollout lies than the one drawn from; return how many they are."""
+    count = 0
+    for segment in range(turns.shape[0]):
+        is_broken[segment] |= turns[segment] >= 0 and seals[segment] != turns[segment] + 1
+        count += is_broken[segment]
+    return count
+
+
+@compiled
+def _read(
+    positions: _Positions,
+    links: Links,
+    rows: NDArray[np.int64],  # of the sample, to be filled
+    frames: NDArray[np.int64],  # [row], and so are all that follow
+    observation: NDArray[np.uint8],
+    legal: NDArray[np.uint64],
+    actions: NDArray[np.int32],
+    returns: NDArray[np.float32],
+    next_observation: NDArray[np.uint8],
+    next_legal: NDArray[np.uint64],
+    factors: NDArray[np.float32],
+    is_torn: NDArray[np.bool_],
+) -> int:
+    """Copy what the frames hold; return how many rows are torn."""
+    is_broken = np.zeros(links.turns.shape[0], np.bool_)
+    after = np.empty(frames.shape[0], np.int64)
+    _find_broken(positions.seals, links.turns, is_broken)
+    memory_fence()
+    outcomes, chosen = links.outcomes, positions.actions
+    for row in rows:
+        frame = frames[row]
+        following = outcomes[frame]["following"]
+        after[row] = following if following != NOTHING else frame
+        returns[row], factors[row] = outcomes[frame]["reward"], outcomes[frame]["factor"]
+        actions[row] = chosen[frame]
+    _copy_rows(positions.observation, positions.final_observation, frames, rows, observation)
+    _copy_rows(positions.observation, positions.final_observation, after, rows, next_observation)
+    _copy_rows(positions.legal, positions.final_legal, frames, rows, legal)
+    _copy_rows(positions.legal, positions.final_legal, after, rows, next_legal)
+    memory_fence()
+    if _find_broken(positions.seals, links.turns, is_broken) == 0:
+        return 0
+    num_torn = 0
+    for row in rows:
+        is_torn[row] = is_broken[_segment_of(positions, frames[row])]
+        is_torn[row] |= is_broken[_segment_of(positions, after[row])]
+        num_torn += is_torn[row]
+    return num_torn
+
+
+class RingReader:
+    """Copies of what lies in a ring, each with the word that it was not written over meanwhile."""
+
+    def __init__(self, ring: Ring) -> None:
+        columns = ring.columns
+        self._ring = ring
+        self._shape, self._dtype = columns.observation.shape[5:], columns.observation.dtype
+        self._positions = _Positions(
+            _by_frame(columns.observation, 5).view(np.uint8),
+            _by_frame(columns.legal, 5),
+            columns.actions.reshape(-1),
+            _by_frame(columns.final_observation, 4).view(np.uint8),
+            _by_frame(columns.final_legal, 4),
+            ring.seals.reshape(-1),
+        )
+
+    @property
+    def seals(self) -> NDArray[np.int64]:
+        """Of every segment, as they are now."""
+        return self._positions.seals
+
+    def steps(self, shard: int, turn: int) -> Steps | None:
+        """What linking needs of a rollout; None where it does not lie there, or not any more."""
+        depth, slot = self._ring.shape.depth, self._ring.slot(shard, turn)
+        segment = shard * depth + turn % depth
+        if not _is_sealed(self.seals, segment, turn):
+            return None
+        steps = Steps(*(np.array(getattr(slot, name)) for name in Steps._fields))
+        return steps if _is_sealed(self.seals, segment, turn) else None
+
+    def new_sample(self, frames: NDArray[np.int64], weights: NDArray[np.float32]) -> Sample:
+        """Room for what is to be read."""
+        count, words = len(frames), self._positions.legal.shape[1]
+        return Sample(
+            frames,
+            np.empty((count, *self._shape), self._dtype),
+            np.empty((count, words), np.uint64),
+            np.empty(count, np.int32),
+            np.empty(count, np.float32),
+            np.empty((count, *self._shape), self._dtype),
+            np.empty((count, words), np.uint64),
+            np.empty(count, np.float32),
+            weights,
+        )
+
+    def read(self, links: Links, sample: Sample, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Fill rows of a sample with what their frames hold; return those that are torn."""
+        is_torn = np.zeros(len(sample.frames), np.bool_)
+        num_torn = _read(
+            self._positions,
+            links,
+            rows,
+            sample.frames,
+            _as_bytes(sample.observation),
+            sample.legal,
+            sample.actions,
+            sample.returns,
+            _as_bytes(sample.next_observation),
+            sample.next_legal,
+            sample.factors,
+            is_torn,
+        )
+        return np.flatnonzero(is_torn) if num_torn else rows[:0]
+
+
+def _by_frame(column: NDArray[Any], num_axes: int) -> NDArray[Any]:
+    """A column's positions one after another; its first axes number them."""
+    shape = column.shape
+    return column.reshape(math.prod(shape[:num_axes]), math.prod(shape[num_axes:]))
+
+
+def _as_bytes(observation: NDArray[Any]) -> NDArray[np.uint8]:
+    return _by_frame(observation, 1).view(np.uint8)

@@ -1,0 +1,134 @@
+"""A user's own opponent: a function of one position, or a class derived from Player.
+
+Nothing they do can spoil a run unnoticed: whatever they raise, and every answer that is no legal move,
+becomes an error that names the opponent, the game, the row and the step.
+"""
+
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from senju.errors import OpponentError, UnknownNameError
+from senju.games.game import Game
+from senju.kernels import unpack_legal
+from senju.opponents.players import Player, Table
+from senju.registry import import_named
+
+Choose = Callable[[NDArray[Any], NDArray[np.bool_], np.random.Generator], int]
+
+
+class FunctionPlayer(Player):
+    """Asks `function(observation, legal, random)` for each row; `legal` has a truth value per action.
+
+    `random` is a generator whose numbers depend on (seed, row, game, step) alone: drawing from it, and
+    from nothing else, keeps a run repeatable.
+    """
+
+    is_deterministic = False
+    looks_at_states = False
+
+    def __init__(self, game: Game, function: Choose, name: str) -> None:
+        self.game, self.function, self.name = game, function, name
+
+    def choose(self, table: Table) -> NDArray[np.int32]:
+        """One call per row; whatever is wrong names the row."""
+        actions = np.zeros((len(table.clock), 1), np.int32)
+        for index in range(len(table.clock)):
+            legal = unpack_legal(table.observations.legal[index, 0], self.game.num_actions)
+            observation = table.observations.observation[index, 0].copy()  # theirs to write to
+            where = _where(self.game, table, index)
+            with _blaming(self.name, where):
+                action = self.function(observation, legal.copy(), _generator(table, index))
+            actions[index] = _checked(action, legal, self.name, where)
+        return actions
+
+
+def _generator(table: Table, index: int) -> np.random.Generator:
+    row, game, step = (int(table.clock[index][name]) for name in ("row", "game", "step"))
+    # drawing counts the first number up, so that what tells decisions apart stands in the others
+    counter = [0, row, game << 32 | step, table.stream]
+    return np.random.Generator(np.random.Philox(key=int(table.seed), counter=counter))
+
+
+class OwnPlayer(Player):
+    """A user's own player, whose answers are checked."""
+
+    def __init__(self, game: Game, player: Player, name: str) -> None:
+        self.game, self.player, self.name = game, player, name
+        self.is_deterministic = getattr(player, "is_deterministic", False)
+        self.looks_at_states, self.oracle = player.looks_at_states, player.oracle
+
+    def choose(self, table: Table) -> NDArray[np.int32]:
+        """One call for all rows."""
+        legal = unpack_legal(table.observations.legal[:, 0], self.game.num_actions)
+        with _blaming(self.name, _where(self.game, table, 0, " and others" if len(legal) > 1 else "")):
+            actions = np.asarray(self.player.choose(table))
+        if actions.shape != (len(legal), 1) or actions.dtype.kind not in "iu":
+            raise OpponentError(
+                f"opponent {self.name} answered with {actions.dtype} of shape {actions.shape} where integers "
+                f"of shape {(len(legal), 1)} are expected ({_where(self.game, table, 0)})"
+            )
+        for index, action in enumerate(actions[:, 0].tolist()):
+            _checked(action, legal[index], self.name, _where(self.game, table, index))
+        return actions.astype(np.int32)
+
+
+def _where(game: Game, table: Table, index: int, more: str = "") -> str:
+    clock = table.clock[index]
+    return f"{game.name}, row {clock['row']}{more}, game {clock['game']}, step {clock['step']}"
+
+
+@contextmanager
+def _blaming(name: str, where: str) -> Iterator[None]:
+    """Whatever is raised here is that opponent's fault."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:  # nobody's bot ends the run by leaving, and without a word
+        what = f"{type(error).__name__}: {error}"
+        raise OpponentError(f"opponent {name} raised {what} ({where}){_line(error)}") from error
+
+
+def _line(error: BaseException) -> str:
+    """The innermost line that raised it, outside of this file."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    return f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+
+
+def _checked(action: Any, legal: NDArray[np.bool_], name: str, where: str) -> int:
+    is_number = isinstance(action, int | np.integer) and not isinstance(action, bool)
+    if not is_number or not 0 <= action < len(legal) or not legal[action]:
+        allowed = np.flatnonzero(legal)[:10].tolist()
+        raise OpponentError(
+            f"opponent {name} answered {action!r}, which is no legal action ({where}); "
+            f"legal are {allowed}{' and others' if legal.sum() > 10 else ''}"
+        )
+    return int(action)
+
+
+def load_player(game: Game, description: str) -> Player | None:
+    """The player that `package.module:name` points to; None where it is no such name."""
+    module_name, colon, name = description.partition(":")
+    if not colon or not all(word.isidentifier() for word in [*module_name.split("."), name]):
+        return None
+    found = import_named("opponent", description)
+    if isinstance(found, type) and issubclass(found, Player):
+        return OwnPlayer(game, _made(game, found, description), description)
+    if isinstance(found, type) or not callable(found):
+        raise UnknownNameError(
+            f"opponent {description!r} is neither a function of (observation, legal, random) nor a Player"
+        )
+    return FunctionPlayer(game, found, description)
+
+
+def _made(game: Game, player: Callable[..., Player], description: str) -> Player:
+    """A user's own player takes its game."""
+    try:
+        return player(game)
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise OpponentError(f"opponent {description!r} cannot be made for {game.name}: {what}") from error

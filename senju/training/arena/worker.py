@@ -1,0 +1,55 @@
+"""A process that plays chunks of games: told by lines of JSON on its input, answering on its output.
+
+{"game": …, "participants": […], …}     once, the start
+{"task": [first, second, chunk, games, seed]}   →   {"counts": […]} or {"error": class, "text": …}
+"""
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from queue import SimpleQueue
+from typing import Any
+
+Line = dict[str, Any]
+
+
+def main() -> None:
+    """Serve until the input ends, be it because the parent did."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever a player prints must not come between the answers
+    lines: SimpleQueue[Line] = SimpleQueue()
+    # before the slow imports, so that a parent's end is not missed meanwhile
+    threading.Thread(target=_read, args=(lines,), daemon=True).start()
+    for answer in _answers(lines):
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def _read(lines: "SimpleQueue[Line]") -> None:
+    for line in sys.stdin:
+        lines.put(json.loads(line))
+    os._exit(0)  # in the middle of a game too: nobody waits for it
+
+
+def _answers(lines: "SimpleQueue[Line]") -> Iterator[Line]:
+    start = lines.get()
+    import torch
+
+    from senju.errors import SenjuError
+    from senju.training.arena.playing import prepare_player_table
+    from senju.training.arena.tasks import Task
+
+    torch.set_num_threads(1)
+    players = prepare_player_table(start)
+    while True:
+        task = Task(*lines.get()["task"])
+        try:
+            yield {"counts": players.play(task)}
+        except SenjuError as error:
+            yield {"error": type(error).__name__, "text": str(error)}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Keeping a run: what of the loop is saved in checkpoints, and how it is taken up again."""
+
+import dataclasses
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from senju.algorithms.learner import LearnerState
+from senju.collect.shard import ShardState, new_shard_state
+from senju.games.game import Game
+from senju.models.weights import Weights
+from senju.opponents.table import OpponentSpec
+from senju.training.blobs import BlobStore
+from senju.training.checkpoint import Checkpoint
+from senju.training.fixed_opponents import FixedOpponent, specs_as_dicts
+from senju.training.loop import Loop
+from senju.training.ring_saving import RingSaver
+from senju.training.run import Run
+from senju.training.run_socket import SOCKET
+
+logger = logging.getLogger(__name__)
+
+DECIDING_PARTS = ("game", "model", "algorithm", "collect", "opponents", "seed")  # equal, or it is another run
+
+
+class Keeper:
+    """Saves a run's loop and takes it up from a checkpoint: the newest, or the one that is named."""
+
+    def __init__(self, run: Run, checkpoint: str | None = None) -> None:
+        self.run, self.config = run, run.config
+        self._named = checkpoint
+        self._store = BlobStore(run.checkpoints.blobs)
+        self._saver: RingSaver | None = None
+        self._blobs: dict[int, str] = {}  # of opponents' weights, by the opponent's number
+
+    def new_loop(self) -> Loop:
+        """The loop that the run trains with."""
+        here = self.run.path.resolve()
+        plan = dataclasses.replace(self.config.plan, folder=str(here), sockets=(str(here / SOCKET),))
+        return Loop(self.config, self.run.game, fixed=self._saved_fixed(), plan=plan)
+
+    def _find(self) -> Path | None:
+        folder = self.run.checkpoints
+        if self._named:
+            return folder.named(self._named)
+        return folder.latest() if folder.all() else None
+
+    def _saved_fixed(self) -> list[FixedOpponent] | None:
+        """Fixed opponents as they were when the run began, whatever became of their own runs."""
+        path = self._find() if self.config.has_opponents else None
+        if path is None:
+            return None
+        state = self.run.load(path, DECIDING_PARTS).state
+        weights = self._read_weights(state)
+        return [
+            FixedOpponent(OpponentSpec(**spec), weights.get(number))
+            for number, spec in enumerate(state["fixed"], start=1)
+        ]
+
+    def _read_weights(self, state: dict[str, Any]) -> dict[int, Weights]:
+        self._blobs = {int(number): name for number, name in state["opponents_weights"].items()}
+        return {number: self._store.read(name)["weights"] for number, name in self._blobs.items()}
+
+    def note_turn(self, loop: Loop, update: int, next_save: int) -> None:
+        """The rollouts of an update are learned from: write them now if the next checkpoint needs them."""
+        if not self.config.demands.is_replaying:
+            return
+        if self._saver is None:
+            self._saver = RingSaver(loop.backend.ring, self._store)
+        if next_save - update < loop.plan.kept_turns:
+            self._saver.note(update - 1)
+
+    def save(self, loop: Loop, counters: dict[str, Any]) -> Path:
+        """Write a checkpoint."""
+        state = loop.learner.state()
+        tensors = {f"learner.{name}": tensor for name, tensor in state.tensors.items()}
+        for index, shard in enumerate(loop.backend.snapshot()):
+            for name, array in shard._asdict().items():
+                tensors[f"shard.{index}.{name}"] = _as_bytes(array)
+        content = {**counters, "learner": state.numbers, **self.run.identity(DECIDING_PARTS)}
+        turns = self._save_turns(loop, counters["update"])
+        content["turns"] = list(turns)
+        if loop.pool is not None:
+            self._save_weights(loop)
+            tensors["pool.totals"] = torch.from_numpy(loop.pool.totals.copy())
+            content["pool"] = loop.pool.as_dict()
+            content["fixed"] = specs_as_dicts(loop.fixed)
+            content["opponents_weights"] = {str(number): name for number, name in self._blobs.items()}
+        blobs = (*turns, *self._blobs.values())
+        keep = self.config.checkpoint.keep
+        return self.run.checkpoints.save(counters["update"], Checkpoint(tensors, content, blobs), keep)
+
+    def _save_turns(self, loop: Loop, update: int) -> tuple[str, ...]:
+        if self._saver is None:
+            return ()
+        return self._saver.finish(max(0, update - loop.plan.kept_turns), update - 1)
+
+    def _save_weights(self, loop: Loop) -> None:
+        """Those of opponents that are new since the last time; what is gone is named no more."""
+        assert loop.pool is not None
+        needed = [member.number for member in loop.pool.members if member.place >= 0]
+        self._blobs = {
+            number: self._blobs.get(number)
+            or self._store.write(f"opponent_{number:06d}", {"weights": loop.weights_of(number)})
+            for number in needed
+        }
+
+    def restore(self, loop: Loop) -> dict[str, Any] | None:
+        """Take up a checkpoint, if there is one, and return its counters."""
+        self.run.checkpoints.remove_unfinished()
+        path = self._find()
+        if path is None:
+            return None
+        checkpoint = self.run.load(path, DECIDING_PARTS)
+        state, tensors = checkpoint.state, checkpoint.tensors
+        if self.config.demands.is_replaying:
+            self._saver = RingSaver(loop.backend.ring, self._store)
+            self._saver.load(state["turns"])
+        learner = {n.removeprefix("learner."): t for n, t in tensors.items() if n.startswith("learner.")}
+        loop.learner.load_state(LearnerState(learner, state["learner"]))
+        if loop.pool is not None:
+            weights = self._read_weights(state)
+            own = {number: weights[number] for number in weights if number > len(loop.fixed)}
+            loop.pool.load(state["pool"], own, tensors["pool.totals"].numpy())
+        states = [_read_shard(self.run.game, loop, tensors, index) for index in range(loop.plan.num_shards)]
+        loop.backend.restore(states, turn=state["update"])
+        self.run.checkpoints.set_aside_after(path)
+        logger.info("resumed from %s", path.name)
+        return state
+
+    def close(self) -> None:
+        """Let the background rest."""
+        if self._saver is not None:
+            self._saver.close()
+
+
+def _read_shard(game: Game, loop: Loop, tensors: dict[str, torch.Tensor], index: int) -> ShardState:
+    """A shard's saved state; before there were opponents, nobody but the learner sat anywhere."""
+    state = new_shard_state(game, loop.plan.games_per_shard)
+    for name, array in state._asdict().items():
+        saved = tensors.get(f"shard.{index}.{name}")
+        if saved is not None or name != "seated":
+            array[:] = tensors[f"shard.{index}.{name}"].numpy().view(array.dtype).reshape(array.shape)
+    return state
+
+
+def _as_bytes(array: NDArray[Any]) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array).view(np.uint8).reshape(-1).copy())

@@ -1,0 +1,155 @@
+"""Saving the ring of rollouts while training goes on: each turn once, as a blob, by a thread of its own.
+
+A checkpoint names the blobs of all turns that the ring keeps. Most of them were written long before, so
+that it has only the last to wait for, however large the ring is.
+"""
+
+import logging
+import re
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from senju.collect.slots import PASSING, Ring, Slot
+from senju.errors import CheckpointError
+from senju.training.blobs import BlobStore, label_of
+
+logger = logging.getLogger(__name__)
+
+_FINAL = ("final_observation", "final_legal", "final_seats")
+_LABEL = re.compile(r"turn_(\d{9,})")
+
+
+class RingSaver:
+    """Writes turns of a ring as blobs, and fills a ring from them.
+
+    saver.note(turn)                               # after each collected turn that is worth it
+    names = saver.finish(first_turn, last_turn)    # at a checkpoint
+    turns = saver.load(names)                      # at a resume
+
+    All methods are the trainer's thread's. What the other thread does is hashing, writing and waiting for
+    the disk, which leave the interpreter to others.
+    """
+
+    def __init__(self, ring: Ring, store: BlobStore) -> None:
+        self._ring, self._store = ring, store
+        self._names: dict[int, str] = {}  # of turns whose blobs were there when last seen
+        self._under_way: dict[int, Future[str]] = {}  # oldest first
+        self._is_failing = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="senju saver")
+
+    def note(self, turn: int) -> None:
+        """Have a turn written, now that it was collected from all shards.
+
+        Waits only for turns so old that the next one may be written over them. What fails is tried again
+        by `finish`.
+        """
+        self._under_way[turn] = self._thread.submit(self._write, turn)
+        gone = turn + 1 - self._ring.shape.kept
+        wait([future for old, future in self._under_way.items() if old <= gone])
+        self._take_what_is_done()
+
+    def finish(self, first_turn: int, last_turn: int) -> tuple[str, ...]:
+        """The blobs of these turns and all between, each of which is still in the ring.
+
+        Raises CheckpointError where one cannot be written; the next call tries again.
+        """
+        wait(self._under_way.values())
+        self._take_what_is_done()
+        there, turns = self._store.names(), range(first_turn, last_turn + 1)
+        self._names = {t: name for t, name in self._names.items() if t in turns and name in there}
+        for turn in turns:
+            if turn not in self._names:
+                self._names[turn] = self._write(turn)
+        return tuple(self._names[turn] for turn in turns)
+
+    def load(self, names: Iterable[str]) -> list[int]:
+        """Fill the ring with the newest turns that it keeps, and return them, oldest first.
+
+        Blobs that hold no turn are passed over. Nobody may be writing to the ring.
+        """
+        found = {int(label[1]): name for name in names if (label := _LABEL.fullmatch(label_of(name)))}
+        turns = sorted(found)[-self._ring.shape.kept :]
+        for turn in turns:
+            self._fill(turn, found[turn])
+            self._names[turn] = found[turn]
+        return turns
+
+    def close(self) -> None:
+        """Let the turn under way be written, and no other; may be called twice."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        self._under_way.clear()
+
+    def _take_what_is_done(self) -> None:
+        for turn in [turn for turn, future in self._under_way.items() if future.done()]:
+            try:
+                self._names[turn] = self._under_way.pop(turn).result()
+                self._is_failing = False
+            except CheckpointError as error:
+                if not self._is_failing:
+                    logger.warning("turn %d is not saved yet: %s", turn, error)
+                self._is_failing = True
+
+    def _write(self, turn: int) -> str:
+        shards = self._shards_with(turn)
+        arrays: dict[str, NDArray[Any]] = {}
+        for shard in shards:
+            slot = self._ring.slot(shard, turn)
+            columns = _saved_columns(slot, slot.final_at)
+            arrays |= {f"{shard}.{column}": values for column, values in columns.items()}
+        name = self._store.write(f"turn_{turn:09d}", arrays)
+        assert self._shards_with(turn) == shards, f"turn {turn} was written over while it was saved"
+        return name
+
+    def _shards_with(self, turn: int) -> list[int]:
+        """The shards that have played that turn: all but those that were set aside before."""
+        seals = self._ring.seals[:, turn % self._ring.shape.depth]
+        newest = np.where(seals > 0, seals - 1, -1 - seals)
+        assert newest.max() <= turn, f"turn {turn} is in the ring no more"
+        found: list[int] = np.flatnonzero(seals == turn + 1).tolist()
+        assert found, f"turn {turn} is not in the ring yet"
+        return found
+
+    def _fill(self, turn: int, name: str) -> None:
+        rollouts: dict[int, dict[str, NDArray[Any]]] = {}
+        for key, values in self._store.read(name).items():
+            shard, _, column = key.partition(".")
+            rollouts.setdefault(int(shard), {})[column] = values
+        for index, saved in rollouts.items():
+            places = self._places(index, turn, saved, name)
+            self._ring.open(index, turn)
+            for column, place in places.items():
+                place[:] = saved[column]
+            self._ring.seal(index, turn)
+
+    def _places(
+        self, shard: int, turn: int, saved: dict[str, NDArray[Any]], name: str
+    ) -> dict[str, NDArray[Any]]:
+        """Where a saved rollout goes; refused where it is of another shape."""
+        if shard >= self._ring.shape.num_shards:
+            shards = f"{self._ring.shape.num_shards} shards"
+            raise CheckpointError(_other_settings(name, f"a shard {shard}", shards))
+        places = _saved_columns(self._ring.slot(shard, turn), saved["final_at"])
+        for column, place in places.items():
+            have, room = _describe(saved.get(column)), _describe(place)
+            if have != room:
+                raise CheckpointError(_other_settings(name, f"{column} as {have}", f"{room}"))
+        return places
+
+
+def _saved_columns(slot: Slot, final_at: NDArray[np.int32]) -> dict[str, NDArray[Any]]:
+    """What of a rollout is saved: of the places for truncated positions, those that are taken."""
+    columns = {name: values for name, values in slot._asdict().items() if name not in PASSING}
+    num_final = int(final_at.max(initial=-1)) + 1
+    return columns | {name: columns[name][:num_final] for name in _FINAL}
+
+
+def _describe(array: NDArray[Any] | None) -> str:
+    return f"{array.dtype}{list(array.shape)}" if array is not None else "nothing"
+
+
+def _other_settings(name: str, have: str, room: str) -> str:
+    return f"{name} has {have}, and there is room for {room}: resume with the settings it was saved with"

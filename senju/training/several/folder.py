@@ -1,0 +1,173 @@
+"""The folder of several agents: agent_1, agent_2, … in it, each an ordinary run."""
+
+import re
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from senju.config import Settings, merged
+from senju.errors import ConfigError, RunFolderError
+from senju.training.api import free_folder, prepare
+from senju.training.checkpoint import describe_os_error
+from senju.training.opponent_options import with_opponents
+from senju.training.run import CONFIG, Run
+from senju.training.run_config import RunConfig, resolve_config
+from senju.training.several.shares import deal_out, on_cores, share_out, usable_cores
+
+MAX_AGENTS = 256
+MAY_DIFFER = {"seed", "device", "threads", "backend", "total_steps", "evaluation", "checkpoint"}
+_NAME = re.compile(r"agent_([1-9][0-9]*)")
+
+
+def is_of_several(folder: Path) -> bool:
+    """Whether a folder holds agents instead of being a run itself."""
+    return not (folder / CONFIG).exists() and bool(_agent_folders(folder))
+
+
+def open_agents(folder: Path) -> list[Run]:
+    """All runs of a folder, refused where one is missing or they are not of one kind."""
+    found = _agent_folders(folder)
+    if not found:
+        raise RunFolderError(f"{folder} holds no agents: there is no agent_1 in it")
+    for number in range(1, max(found) + 1):
+        if number not in found:
+            raise RunFolderError(
+                f"{folder / f'agent_{number}'} is missing: it was moved, or the start was cut short; "
+                "each of the others can be resumed alone"
+            )
+    runs = [Run(found[number]) for number in sorted(found)]
+    for run in runs[1:]:
+        _require_same_kind(runs[0], run)
+    return runs
+
+
+def _agent_folders(folder: Path) -> dict[int, Path]:
+    """Folders of agents by number."""
+    matches = ((_NAME.fullmatch(path.parent.name), path.parent) for path in folder.glob(f"agent_*/{CONFIG}"))
+    return {int(match[1]): path for match, path in matches if match}
+
+
+def _require_same_kind(first: Run, other: Run) -> None:
+    mine, yours = _kind(first.config), _kind(other.config)
+    different = sorted(part for part in mine if mine[part] != yours[part])
+    if different:
+        raise RunFolderError(
+            f"{first.path} and {other.path} differ in {', '.join(different)}: they do not belong together; "
+            "resume each of them alone"
+        )
+
+
+def _kind(config: RunConfig) -> dict[str, Any]:
+    return config.model_dump(mode="json", exclude=MAY_DIFFER)
+
+
+def create_agents(
+    num_agents: int,
+    devices: Sequence[str] = (),
+    *,
+    game: str | None,
+    folder: Path | None,
+    settings: Settings,
+    workers: int | None = None,
+    preset: str | None = None,
+) -> list[Run]:
+    """New runs in a new folder: seeds count up, devices are dealt out, threads fit each one's cores.
+
+    Nothing is made before all their settings are found good.
+    """
+    if not 1 <= num_agents <= MAX_AGENTS:
+        raise ConfigError(f"agents={num_agents}: expected 1 to {MAX_AGENTS}")
+    settings = with_opponents(settings)
+    first = resolve_config(game, settings, variant=preset)
+    dealt = deal_out(devices or [first.device], num_agents)
+    own = [
+        merged(settings, {"seed": first.seed + index, "device": device}) for index, device in enumerate(dealt)
+    ]
+    for each in own:
+        config = resolve_config(game, each, variant=preset)
+        _require_importable(config)
+    folder = folder or free_folder(first)
+    made = _make(folder)
+    try:
+        return [
+            _prepare_one(folder / f"agent_{index + 1}", cores, game, each, workers, preset)
+            for index, (each, cores) in enumerate(
+                zip(own, share_out(usable_cores(), num_agents), strict=True)
+            )
+        ]
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # somebody else has put something there
+            for parent in made[1:]:
+                parent.rmdir()
+        raise
+
+
+def _prepare_one(
+    path: Path,
+    cores: tuple[int, ...],
+    game: str | None,
+    settings: Settings,
+    workers: int | None,
+    preset: str | None,
+) -> Run:
+    with on_cores(cores):  # how many threads it takes is settled here
+        return prepare(game, path, None, None, settings, workers, preset)
+
+
+def _make(folder: Path) -> list[Path]:
+    """Make the folder; returns it and those around it that were missing too."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        is_known = (folder / CONFIG).exists() or is_of_several(folder)
+        hint = f"go on with --resume {folder}" if is_known else "it holds something else"
+        raise RunFolderError(f"{folder} exists already; {hint}, or choose another --run") from None
+    except OSError as error:
+        raise RunFolderError(f"cannot make the run folder {folder}: {describe_os_error(error)}") from error
+    return missing
+
+
+def _require_importable(config: RunConfig) -> None:
+    """Other processes do not run the user's script."""
+    parts = [(kind, getattr(config, kind)["name"]) for kind in ("game", "model", "algorithm")]
+    for kind, name in (*parts, *(("opponent", name) for name in config.opponents.fixed)):
+        if name.startswith("__main__:"):
+            raise ConfigError(
+                f"{kind} {name!r} is defined in the script that runs, where the agents' processes cannot "
+                "find it; put it into a module"
+            )
+
+
+def resume_agents(
+    folder: Path,
+    num_agents: int | None = None,
+    *,
+    game: str | None,
+    changes: Settings,
+    workers: int | None = None,
+) -> list[Run]:
+    """The runs of an existing folder, with the few settings changed that may change."""
+    runs = open_agents(folder)
+    if num_agents not in (None, len(runs)):
+        raise ConfigError(f"agents={num_agents}, but {folder} holds {len(runs)}; leave it out to resume them")
+    return [prepare(game, None, run.path, None, changes, workers) for run in runs]
+
+
+def is_finished(run: Run) -> bool:
+    """Whether nothing is left to train or to measure."""
+    update = saved_update(run)
+    if update < run.config.total_updates:
+        return False
+    due = {*run.config.evaluation.opponents, *run.config.evaluation.final_opponents}
+    played = [record for record in run.evaluations if record["update"] == update]
+    return len(played) >= len(due)
+
+
+def saved_update(run: Run) -> int:
+    """The update of its newest checkpoint; 0 where there is none."""
+    saved = run.checkpoints.all()
+    return int(saved[-1].name.removeprefix("update_")) if saved else 0

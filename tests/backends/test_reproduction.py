@@ -1,0 +1,81 @@
+"""Files of failing rollouts, with opponents in them: read back as they were, and played as they were."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from senju.backends.backend import Plan
+from senju.backends.reproduction import Reproduction
+from senju.collect.seating import CURRENT
+from senju.errors import CheckpointError
+from tests.backends.common import PLAN, gather_events, started, weights_of
+from tests.backends.pooled import PooledPlay, pooled
+from tests.backends.trap_games import call_off, order, trap_plan
+
+TURN = 3
+
+
+def reproduced(plan: Plan, folder: Path) -> Reproduction:
+    """Shard 1 before its fourth rollout, as a backend with a pool would set it aside."""
+    with started(plan) as serial:
+        played = PooledPlay(serial, plan)
+        played.play(TURN)
+        orders = played.pool.orders(TURN, 0.25)._replace(version=TURN)
+        state = serial.snapshot()[1]
+        opponents = {m.place: played.pool.weights[m.number] for m in played.pool.members if m.place >= 0}
+    weights = weights_of(plan, plan.seed + TURN)
+    return Reproduction(plan, 1, TURN, orders, "it failed", state, weights, opponents)
+
+
+def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
+    plan = pooled(PLAN, acting={"by": "action_values", "ladder": 2.0})
+    written = reproduced(plan, tmp_path)
+    assert len(written.opponents) >= 2
+    path = written.save(tmp_path / "failed-shards")
+    assert path.name == "shard-1-rollout-3-version-3.safetensors"
+    read = Reproduction.load(path)
+    assert (read.shard, read.turn, read.version, read.cause) == (1, TURN, TURN, "it failed")
+    assert read.orders == written.orders
+    assert read.plan.table == plan.table
+    assert replace(read.plan, opponents={}, sockets=()) == replace(plan, opponents={}, sockets=())
+    assert [array.tobytes() for array in read.state] == [array.tobytes() for array in written.state]
+    assert (read.state.seated != CURRENT).any()
+    assert read.weights.tobytes() == written.weights.tobytes()
+    assert {place: w.tobytes() for place, w in read.opponents.items()} == {
+        place: w.tobytes() for place, w in written.opponents.items()
+    }
+    read.play()
+
+
+@pytest.mark.parametrize("whole_games", [False, True])
+def test_it_plays_with_the_opponents_that_were_there(tmp_path: Path, whole_games: bool) -> None:
+    """A rollout against a snapshot fails in the same way when it is played from its file, alone."""
+    plan = pooled(
+        replace(trap_plan(tmp_path), num_shards=3, rollout_steps=6, whole_games=whole_games, keeps_final=True)
+    )
+    armed = replace(plan, game=plan.game | {"spared": 0})
+    with started(armed, "threads", num_workers=2, shard_attempts=1) as backend:
+        played = PooledPlay(backend, armed)
+        played.play(TURN)
+        ages = backend.snapshot()[1].states["age"]
+        order(plan, "raise", shard=1, at=int(ages[0]) + 3, always=True)
+        played.play(1)
+        [message] = gather_events(backend, "set_aside")
+        assert "the trap is sprung" in message
+    [path] = (tmp_path / "failed-shards").iterdir()
+    reproduction = Reproduction.load(path)
+    assert any(place >= 0 for place in reproduction.orders.places)
+    assert np.isin(reproduction.state.seated, (0, *reproduction.orders.ids)).all()
+    with pytest.raises(RuntimeError, match="the trap is sprung"):
+        reproduction.play()
+    call_off(plan)
+    reproduction.play()
+
+
+def test_something_else_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "notes.safetensors"
+    path.write_text("no tensors")
+    with pytest.raises(CheckpointError, match=r"notes\.safetensors is not a failing shard's file"):
+        Reproduction.load(path)

@@ -1,0 +1,152 @@
+"""A user's own opponents: what they are given, and what becomes of their mistakes."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from senju.errors import OpponentError, UnknownNameError
+from senju.games import make_game
+from senju.games.game import Game
+from senju.games.rows import CLOCK
+from senju.opponents.functions import FunctionPlayer, load_player
+from senju.opponents.players import Player, Table
+from tests.opponents import own_players
+from tests.training.positions import noughts
+
+HERE = own_players.HERE
+
+
+@pytest.fixture(scope="module")
+def game() -> Game:
+    return make_game("tic_tac_toe")
+
+
+def load(game: Game, name: str) -> Player:
+    player = load_player(game, f"{HERE}:{name}")
+    assert player is not None
+    return player
+
+
+def table_of(game: Game, *boards: str, seed: int = 1, step: int = 0) -> Table:
+    """What a player sees in rows 10, 11, … of game 7."""
+    states = noughts(*boards)
+    observations = game.new_observations(len(states))
+    game.observe(states, observations)
+    clock = np.zeros(len(states), CLOCK)
+    clock["row"], clock["game"], clock["step"] = 10 + np.arange(len(states)), 7, step
+    return Table(states, observations, clock, np.uint64(seed), 5)
+
+
+def test_a_function_chooses_row_by_row(game: Game) -> None:
+    table = table_of(game, "X.. ... ...", "XOX OX. ...")
+    assert load(game, "first").choose(table).tolist() == [[1], [5]]
+    assert load(game, "last").choose(table).tolist() == [[8], [8]]
+
+
+def test_a_class_of_ones_own_is_a_player_too(game: Game) -> None:
+    player = load(game, "Centre")
+    assert player.name == f"{HERE}:Centre"
+    assert player.is_deterministic
+    assert player.choose(table_of(game, "... ... ...", "XXO OOX ...")).tolist() == [[4], [7]]
+
+
+def test_random_numbers_depend_on_row_game_and_step_alone(game: Game) -> None:
+    player = load(game, "any_of")
+    empty = "... ... ..."
+    both = player.choose(table_of(game, empty, empty))
+    assert (player.choose(table_of(game, empty, empty)) == both).all()
+    alone = table_of(game, empty, empty)
+    second = Table(alone.states[1:], *_second(alone), alone.seed, alone.stream)
+    assert player.choose(second).tolist() == both[1:].tolist()
+    drawn = [player.choose(table_of(game, *[empty] * 9, step=step)).tolist() for step in range(9)]
+    assert len({str(actions) for actions in drawn}) == 9
+
+
+def _second(table: Table) -> tuple[Any, Any]:
+    observation, legal, seats = table.observations
+    return type(table.observations)(observation[1:], legal[1:], seats[1:]), table.clock[1:]
+
+
+def test_neighbouring_rows_share_no_random_numbers(game: Game) -> None:
+    """Drawing on in one row must never repeat what another row, game or step draws."""
+    seen: list[float] = []
+
+    def note(observation: Any, legal: Any, random: np.random.Generator) -> int:
+        seen.extend(random.random(16).tolist())
+        return 0
+
+    player = FunctionPlayer(game, note, "note")
+    for step in range(4):
+        player.choose(table_of(game, *["... ... ..."] * 4, step=step))
+    assert len(set(seen)) == len(seen) == 4 * 4 * 16
+
+
+def test_a_function_may_write_to_what_it_is_given(game: Game) -> None:
+    table = table_of(game, "XO. ... ...")
+    before = table.observations.observation.copy(), table.observations.legal.copy()
+    assert load(game, "scribbler").choose(table).tolist() == [[2]]
+    assert (table.observations.observation == before[0]).all()
+    assert (table.observations.legal == before[1]).all()
+
+
+def test_a_function_that_raises_is_named_with_game_row_and_step(game: Game) -> None:
+    table = table_of(game, "X.. ... ...", "XOX OX. ...", step=5)
+    what = f"opponent {HERE}:stumbler raised ZeroDivisionError: too many stones"
+    expected = f"{what} (tic_tac_toe, row 11, game 7, step 5)"
+    with pytest.raises(OpponentError, match=re.escape(expected)) as caught:
+        load(game, "stumbler").choose(table)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_an_illegal_answer_is_named_with_what_would_be_legal(game: Game) -> None:
+    what = f"opponent {HERE}:cheat answered 0, which is no legal action"
+    expected = f"{what} (tic_tac_toe, row 11, game 7, step 6); legal are [5, 7, 8]"
+    with pytest.raises(OpponentError, match=re.escape(expected)):
+        load(game, "cheat").choose(table_of(game, "... ... ...", "XOX OX. O..", step=6))
+
+
+@pytest.mark.parametrize("answer", [None, True, "1", 1.0, -1, 9, 2**40, np.float32(1), [1]])
+def test_only_integers_of_legal_actions_are_answers(game: Game, answer: Any) -> None:
+    player = FunctionPlayer(game, lambda observation, legal, random: answer, "odd")
+    with pytest.raises(OpponentError, match=r"opponent odd answered .*, which is no legal action"):
+        player.choose(table_of(game, "... ... ..."))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Crasher", "raised KeyError: 'lost' (tic_tac_toe, row 10 and others, game 7, step 0)"),
+        ("Shapeless", "answered with int32 of shape (2,) where integers of shape (2, 1) are expected"),
+        ("Illegal", "answered 99, which is no legal action (tic_tac_toe, row 11, game 7, step 0)"),
+    ],
+)
+def test_mistakes_of_a_class_are_named_too(game: Game, name: str, expected: str) -> None:
+    with pytest.raises(OpponentError, match=re.escape(f"opponent {HERE}:{name} {expected}")):
+        load(game, name).choose(table_of(game, "... ... ...", "... ... ..."))
+
+
+@pytest.mark.parametrize(
+    ("description", "expected"),
+    [
+        (f"{HERE}:NOT_CALLABLE", "is neither a function of (observation, legal, random) nor a Player"),
+        ("pathlib:Path", "is neither a function of (observation, legal, random) nor a Player"),
+        (f"{HERE}:nobody", f"no 'nobody' in '{HERE}'"),
+        ("no_such_module:player", "no module 'no_such_module' to import"),
+    ],
+)
+def test_what_is_no_player_is_refused(game: Game, description: str, expected: str) -> None:
+    with pytest.raises(UnknownNameError, match=re.escape(expected)):
+        load_player(game, description)
+
+
+def test_a_class_that_cannot_be_made_says_why(game: Game) -> None:
+    expected = f"opponent '{HERE}:Unmade' cannot be made for tic_tac_toe: OSError: no opening book"
+    with pytest.raises(OpponentError, match=re.escape(expected)):
+        load(game, "Unmade")
+
+
+@pytest.mark.parametrize("description", ["random", "minimax:2", "runs/a", "C:\\runs", "a b:c", ":x", "x:"])
+def test_other_descriptions_are_left_to_others(game: Game, description: str) -> None:
+    assert load_player(game, description) is None
