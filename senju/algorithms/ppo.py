@@ -150,7 +150,8 @@ class PPO(Learner):
         counter = [0, 0, self.version, epoch]
         generator = np.random.Generator(np.random.Philox(key=self.setup.seed, counter=counter))
         order = torch.from_numpy(generator.permutation(len(batch.actions))).to(self.setup.device)
-        for indices in torch.split(order, self.config.minibatch_size):
+        num_parts = -(-len(order) // self.config.minibatch_size)
+        for indices in torch.tensor_split(order, num_parts):  # no small rest, which would weigh as much
             yield Minibatch(*(column.index_select(0, indices) for column in batch))
 
     def _accumulate_gradient(self, minibatch: Minibatch) -> LossReport:

@@ -169,9 +169,10 @@ def _others(config: RunConfig) -> list[str]:
     if config.collect.seating != "opponents":
         return []
     chosen, updates = config.opponents, config.total_updates
-    past = f"its own past, a snapshot every {chosen.snapshot_interval} updates"
+    past = f"its own past (a snapshot every {chosen.snapshot_interval} updates)"
     names = [*([past] if chosen.snapshot_interval else []), *chosen.fixed]
-    lines = [f"Against {'; '.join(names)}; {percent(chosen.self_share, 0)} of its games are against itself."]
+    itself = f"; {percent(chosen.self_share, 0)} of its games against itself" if chosen.self_share else ""
+    lines = [f"Against {', '.join(names)}{itself}."]
     if chosen.snapshot_interval >= updates:
         lines.append(
             f"It ends after {updates} updates, before its first snapshot could play: "

@@ -30,7 +30,7 @@ def evaluate(
     ] = 0.0,
     opening_plies: Annotated[
         int | None,
-        typer.Option(help="Random plies before each pair; 4 if both sides are deterministic.", min=0),
+        typer.Option(help="Random plies before each pair; 4 if both sides may always play alike.", min=0),
     ] = None,
     checkpoint: Annotated[
         str | None, typer.Option(help="A checkpoint by name or update; the newest by default.")

@@ -46,7 +46,7 @@ def figure_text(figure: float) -> str:
     >>> figure_text(0.058341), figure_text(61180.0), figure_text(0.0)
     ('0.05834', '61,180', '0')
     """
-    return count_text(figure) if figure == round(figure) else f"{figure:.4g}"
+    return count_text(figure) if _is_number(figure) and figure == round(figure) else f"{figure:.4g}"
 
 
 def share_text(share: object) -> str:

@@ -172,7 +172,8 @@ class OpponentPool:
     ) -> None:
         self.config = config
         self.members: list[Member] = []
-        self.results: dict[tuple[int, int], list[int]] = {}  # wins, draws, losses of the first number
+        # wins, draws and losses of the first number, for as long as it is in the pool
+        self.results: dict[tuple[int, int], list[int]] = {}
         self.weights: dict[int, Weights] = {}
         self.totals = np.zeros(totals_shape)
         self._num_fixed = len(fixed)
@@ -255,6 +256,8 @@ class OpponentPool:
             if has_left and member.update >= 0 and member.number not in in_use:
                 self.members.remove(member)
                 del self.weights[member.number]
+        here = {self.upcoming, *(member.number for member in self.members)}
+        self.results = {pair: counts for pair, counts in self.results.items() if pair[0] in here}
 
     def is_due(self, update: int) -> bool:
         """Whether a snapshot is to be taken after that update."""

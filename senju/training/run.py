@@ -42,7 +42,9 @@ class Run:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         if not (self.path / CONFIG).is_file():
-            raise RunFolderError(f"{self.path} is not a run: there is no {CONFIG} in it")
+            one = self.path / "agent_1"
+            hint = f"; it holds several agents: name one, like {one}" if (one / CONFIG).is_file() else ""
+            raise RunFolderError(f"{self.path} is not a run: there is no {CONFIG} in it{hint}")
         self.config = load_config(self.path / CONFIG)
         self.checkpoints = CheckpointFolder(self.path / CHECKPOINTS)
 

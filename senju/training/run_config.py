@@ -60,7 +60,7 @@ class CollectConfig(Part):
         "self_play", description="Who sits where: itself in all seats, or opponents in the others."
     )
     whole_games: bool = Field(
-        False, description="Each update is one whole game of every row; rollout_steps bounds its length."
+        False, description="Each update is one game of every row, whole where rollout_steps are enough."
     )
     mode: Literal["sync", "async"] = Field(
         "sync", description="Whether games wait for the learner (repeatable) or go on while it learns."

@@ -26,7 +26,7 @@ class Entrant(NamedTuple):
 
     name: str
     backend: Settings
-    threads: int  # of the learner, and of the serial backend
+    threads: int  # of the learner; whoever plays has one
 
     @property
     def num_workers(self) -> int:

@@ -52,6 +52,15 @@ def test_run_alone_meets_its_past_random_and_whom_it_was_evaluated_against(
     ]
 
 
+def test_a_game_that_is_not_the_runs_own_is_refused(invoke: Invoke, tic_tac_toe_run: Run) -> None:
+    for players in ([tic_tac_toe_run.path], [tic_tac_toe_run.path, "random"]):
+        refused = invoke("arena", *players, "--game", "connect_four", "--out", "other")
+        assert (refused.exit_code, "is a run of tic_tac_toe, not of connect_four" in refused.stderr) == (
+            1,
+            True,
+        )
+
+
 def test_several_are_exactly_those_and_past_selves_where_wanted(
     invoke: Invoke, tic_tac_toe_run: Run, tmp_path: Path
 ) -> None:
@@ -160,7 +169,12 @@ def test_ctrl_c_keeps_what_was_played_and_the_same_command_goes_on(
     [
         (["random", "--game", "tic_tac_toe"], 2, "needs two participants or more; there is only 'random'"),
         (["random", "minimax:1", "random", "--game", "tic_tac_toe"], 2, "is given twice: random"),
-        (["random", "minimax:1"], 2, "no run among the players tells the game; name it: --game"),
+        (
+            ["random", "minimax:1"],
+            2,
+            "none of the players (random, minimax:1) is a run that tells the game; name it",
+        ),
+        (["runs/none"], 2, "none of the players (runs/none) is a run that tells the game"),
         (["random", "minimax:1", "--game", "tic_tac_toe", "--games", "7"], 2, "games=7: expected an even"),
         (["random", "no_such:player", "--game", "tic_tac_toe"], 2, "no module 'no_such' to import"),
         (["random", f"{ODD}:nobody", "--game", "tic_tac_toe"], 2, "no 'nobody' in"),

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from senju.cli.display import TrainingDisplay
 from senju.cli.quantities import duration_text
+from senju.config import Settings
 from tests.conftest import Train
 
 
@@ -76,6 +77,24 @@ def test_resumed_run_begins_its_bar_where_it_stands(train_small: Train, tmp_path
     with TrainingDisplay(console) as display:
         senju.train(resume=run.path, listener=display)
     assert "4/4" in text_of(screen)
+
+
+@pytest.mark.parametrize(
+    ("opponents", "expected"),
+    [
+        ({"snapshot_interval": 3}, "Against its own past (a snapshot every 3 updates); 80 % of its games"),
+        ({"snapshot_interval": 4}, "ends after 4 updates, before its first snapshot could play"),
+        ({"snapshot_interval": 0, "fixed": ["random"], "self_share": 0.0}, "Against random."),
+    ],
+)
+def test_the_opponents_are_told_and_a_pool_that_stays_empty(
+    train_small: Train, opponents: Settings, expected: str
+) -> None:
+    screen = StringIO()
+    with TrainingDisplay(Console(file=screen, width=140)) as display:
+        train_small(collect={"seating": "opponents"}, opponents=opponents, listener=display)
+    assert expected in screen.getvalue()
+    assert screen.getvalue().count("first snapshot") == (opponents["snapshot_interval"] == 4)
 
 
 def test_display_without_a_terminal_draws_nothing(train_small: Train) -> None:

@@ -1,6 +1,8 @@
 """A user's own opponents: what they are given, and what becomes of their mistakes."""
 
+import inspect
 import re
+import sys
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,8 @@ from senju.games import make_game
 from senju.games.game import Game
 from senju.games.rows import CLOCK
 from senju.opponents.functions import FunctionPlayer, load_player
-from senju.opponents.players import Player, Table
+from senju.opponents.players import Player, RandomPlayer, Table
+from senju.training.evaluation import play_match
 from tests.opponents import own_players
 from tests.training.positions import noughts
 
@@ -98,6 +101,27 @@ def test_a_function_that_raises_is_named_with_game_row_and_step(game: Game) -> N
     with pytest.raises(OpponentError, match=re.escape(expected)) as caught:
         load(game, "stumbler").choose(table)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_a_function_that_raises_is_named_with_its_line(game: Game) -> None:
+    line = inspect.getsourcelines(own_players.stumbler)[1] + 3
+    with pytest.raises(OpponentError, match=rf"\) in own_players\.py, line {line}$"):
+        load(game, "stumbler").choose(table_of(game, "XOX OX. ..."))
+
+
+def test_a_function_that_leaves_is_named_and_does_not_end_the_run(game: Game) -> None:
+    def leave(observation: object, legal: object, random: object) -> int:
+        sys.exit("enough")
+
+    with pytest.raises(
+        OpponentError, match=r"opponent quitter raised SystemExit: enough \(tic_tac_toe, row 10"
+    ):
+        FunctionPlayer(game, leave, "quitter").choose(table_of(game, "... ... ..."))
+
+
+def test_a_match_against_a_function_is_not_one_game_again_and_again(game: Game) -> None:
+    assert play_match(game, load(game, "first"), load(game, "last"), 2).opening_plies == 4
+    assert play_match(game, load(game, "first"), RandomPlayer(), 2).opening_plies == 0
 
 
 def test_an_illegal_answer_is_named_with_what_would_be_legal(game: Game) -> None:

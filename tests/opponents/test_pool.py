@@ -315,8 +315,9 @@ def test_a_failing_opponent_is_dropped_where_asked(caplog: pytest.LogCaptureFixt
     assert odds_of(pool) == {1: 1.0, 2: 0.0}
 
 
-def test_the_last_opponent_cannot_be_dropped() -> None:
-    pool = new_pool(RANDOM, on_failure="drop", snapshot_interval=0)
+@pytest.mark.parametrize("on_failure", ["drop", "stop"])
+def test_the_last_opponent_cannot_be_dropped(on_failure: str) -> None:
+    pool = new_pool(RANDOM, on_failure=on_failure, snapshot_interval=0)
     with pytest.raises(OpponentError, match="it was the last opponent"):
         pool.see([nothing()], [failure(1)])
 

@@ -47,7 +47,7 @@ def largest_error(run: Run, *walks: Walk) -> float:
 
 @pytest.mark.slow
 def test_tic_tac_toe_by_dqn_never_loses_whatever_the_other_does(tmp_path: Path) -> None:
-    """In no game that there is, in either seat; with a quarter of the preset's steps and half its network."""
+    """In no game that there is, in either seat; with a sixth of the preset's steps and half its width."""
     algorithm = {"name": "dqn", "n_step": 3}
     short = {"total_steps": 150_000, "model": {"hidden": [128, 128]}, "evaluation": QUIET}
     run = senju.train("tic_tac_toe", run=tmp_path / "run", seed=2, algorithm=algorithm, **short)

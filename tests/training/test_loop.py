@@ -71,8 +71,21 @@ def test_snapshots_are_taken_played_and_counted() -> None:
     assert [record["pool_size"] for record in metrics] == [0, 1, 2, 3, 3, 3, 3, 3]
     played = {second for _, second in loop.pool.results}
     assert played >= {1, 2, 3, 4}
+    here = {member.number for member in loop.pool.members} | {loop.pool.upcoming}
+    assert {first for first, _ in loop.pool.results} <= here  # what left is forgotten: results stay few
+    assert sum(record["opponent_games"] for record in metrics) > 100
+
+
+def test_every_game_against_others_is_a_result() -> None:
+    loop = begin(new_loop({"size": 8}))
+    assert loop.pool is not None
+    metrics = many_updates(loop, 6)
     games = sum(sum(counts) for counts in loop.pool.results.values())
     assert games == sum(record["opponent_games"] for record in metrics) > 100
+
+
+def test_scores_against_others_are_shares() -> None:
+    metrics = many_updates(begin(new_loop()), 4)
     for record in metrics:
         assert 0.0 <= record.get("opponent_score", 0.5) <= 1.0
 

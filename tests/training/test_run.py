@@ -57,6 +57,13 @@ def test_what_is_no_run_is_refused(tmp_path: Path, make: str) -> None:
         Run(tmp_path / "thing")
 
 
+def test_a_folder_of_several_agents_is_told_from_a_run(tmp_path: Path) -> None:
+    (tmp_path / "six" / "agent_1").mkdir(parents=True)
+    (tmp_path / "six" / "agent_1" / "config.yaml").touch()
+    with pytest.raises(RunFolderError, match=r"six is not a run.* name one, like .*six/agent_1$"):
+        Run(tmp_path / "six")
+
+
 def test_run_with_damaged_settings_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("game: {name: tic_tac_toe}\nsead: 3\n")
     with pytest.raises(ConfigError, match="unknown setting 'sead'; did you mean 'seed'"):

@@ -7,7 +7,6 @@ from senju.backends.script import find_importable, forbid_training, import_scrip
 from senju.errors import OpponentError
 from senju.games import make_game
 from senju.games.game import Game
-from senju.opponents.functions import FunctionPlayer
 from senju.opponents.players import Player
 from senju.training.arena.participants import Participant
 from senju.training.arena.tasks import ArenaSettings, Counts, Task
@@ -42,11 +41,10 @@ class PlayerTable:
         return self._players[place]
 
     def _opening(self, *players: Player) -> int:
-        """A function may always play alike: two of that kind would play one game again and again."""
+        """Two that always play alike would play one game again and again."""
         if self.opening_plies is not None:
             return self.opening_plies
-        may_repeat = (player.is_deterministic or isinstance(player, FunctionPlayer) for player in players)
-        return USUAL_OPENING if all(may_repeat) else 0
+        return USUAL_OPENING if all(player.is_deterministic for player in players) else 0
 
 
 def describe_start(

@@ -34,7 +34,7 @@ class ArenaSettings:
     def __post_init__(self) -> None:
         if self.games < 2 or self.games % 2:
             raise ConfigError(
-                f"games={self.games}: expected an even number, since colours are swapped in pairs"
+                f"games={self.games}: expected an even number above zero, since colours are swapped in pairs"
             )
 
     @property
