@@ -22,12 +22,15 @@ train: $(READY)
 play: $(READY)
 	$(BIN)/senju play connect_four --run $(shell ls -dt runs/connect_four-* 2>/dev/null | head -1)
 
-# everything: format, lint, types, all tests; coverage of the fast ones, since counting slows the others,
-# and the slow ones one by one, since they start, kill and count processes
+# everything: format, lint, types, all tests; coverage of the fast ones, since counting slows the others;
+# and those slow ones one by one that keep time, or start, kill and count processes
 FAST := -m 'not slow' -n logical --dist loadfile
+ALONE := tests/backends tests/trials tests/usi \
+	$(patsubst %,tests/training/test_%.py,control monitor parallel_manager parallel_training pause)
 test: $(READY) lint
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest $(FAST) --cov --cov-report=term
-	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -m slow
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -m slow -n logical --dist loadfile $(ALONE:%=--ignore=%)
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -m slow $(ALONE)
 
 # the fast part, while working
 check: $(READY) lint

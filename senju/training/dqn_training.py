@@ -80,9 +80,12 @@ def train_dqn(
     }
     if opponents is not None:
         settings = {"opponents": opponents, **settings}
-    trained = train(
-        chosen, workers=workers, run=run, listener=listener, **merged(wanted, with_opponents(settings))
-    )
+    whole = merged(wanted, with_opponents(settings))
+    if whole["algorithm"]["name"] != "dqn":
+        raise ConfigError(
+            f"algorithm={whole['algorithm']['name']!r}: train_dqn trains by dqn, senju.train by any"
+        )
+    trained = train(chosen, workers=workers, run=run, listener=listener, **whole)
     return trained.agent
 
 

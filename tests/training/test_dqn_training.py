@@ -129,6 +129,7 @@ def test_interrupted_run_is_resumed_by_any_number_of_workers_to_the_same_bytes(t
     ("changes", "message"),
     [
         ({"n_episodes": 0}, "n_episodes=0: expected a whole number from 1"),
+        ({"algorithm": "ppo"}, "algorithm='ppo': train_dqn trains by dqn"),
         ({"n_episodes": 2.5}, "n_episodes=2.5: expected"),
         ({"n_episodes": None}, "n_episodes=None: expected"),
         ({"num_workers": 0}, "num_workers=0: expected"),
