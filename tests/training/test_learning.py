@@ -27,9 +27,8 @@ def match(run: Run, opponent: str, num_games: int) -> MatchResult:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
-def test_tic_tac_toe_is_learned_nearly_perfectly(tmp_path: Path, seed: int) -> None:
-    run = senju.train("tic_tac_toe", run=tmp_path / "run", seed=seed, evaluation=QUIET)
+def test_tic_tac_toe_is_learned_nearly_perfectly(tmp_path: Path) -> None:
+    run = senju.train("tic_tac_toe", run=tmp_path / "run", seed=1, evaluation=QUIET)
     against_random = match(run, "random", 400)
     assert against_random.losses <= 8
     assert against_random.score > 0.93

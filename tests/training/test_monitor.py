@@ -134,7 +134,7 @@ class PausesAt(Listener):
 def test_pause_is_no_training_time(train_small: Train, tmp_path: Path) -> None:
     listener = PausesAt(tmp_path / "run", update=100, seconds=2.0)
     began = time.monotonic()
-    run = train_small(updates=1500, **TWO_SHARDS, listener=listener)
+    run = train_small(updates=300, **TWO_SHARDS, listener=listener)
     assert run.metrics[-1]["seconds"] + listener.paused <= time.monotonic() - began
 
 
