@@ -27,12 +27,11 @@ from typing import Any
 import bench_report as report
 from fleet import Fleet
 
-from senju.backends.backend import Backend
 from senju.config import Settings
 from senju.machine import available_cores, inspect_machine, math_threads
 from senju.memory import keep_freed_memory
 from senju.training.run_config import RunConfig
-from senju.trials.rig import SERIAL, Rig, backend_settings, count_steps
+from senju.trials.rig import SERIAL, Rig, backend_settings
 from senju.trials.scale import Scale, scaled_config
 from senju.trials.speed import at_rest
 
@@ -49,11 +48,11 @@ def make_config(settings: argparse.Namespace, num_shards: int, collect: Settings
     return scaled_config(settings.game, scale, {"collect": collect, "device": "cpu"})
 
 
-def steps_a_second(backend: Backend, seconds: float, in_parts: bool) -> float:
+def steps_a_second(rig: Rig, seconds: float, in_parts: bool) -> float:
     """Collect for a while: whole turns, or as many rollouts as there is time for."""
     began, steps, elapsed = perf_counter(), 0, 0.0
     while elapsed < seconds:
-        steps += count_steps(backend.collect(seconds - elapsed if in_parts else None))
+        steps += rig.count_steps(rig.backend.collect(seconds - elapsed if in_parts else None))
         elapsed = perf_counter() - began
     return steps / elapsed
 
@@ -64,7 +63,7 @@ class Team:
     def __init__(self, config: RunConfig, num_workers: int) -> None:
         self._stack, self._sleep = ExitStack(), ExitStack()
         rig = self._stack.enter_context(Rig(config, backend_settings(config, "processes", num_workers)))
-        self._backend = rig.backend
+        self._rig, self._backend = rig, rig.backend
         found = len(self._backend.status().workers)
         if found != num_workers:
             self._stack.close()
@@ -83,7 +82,7 @@ class Team:
         """Steps a second."""
         self._sleep.close()
         self._backend.collect()  # what was begun before the sleep
-        rate = steps_a_second(self._backend, seconds, in_parts=False)
+        rate = steps_a_second(self._rig, seconds, in_parts=False)
         self._sleep.enter_context(at_rest(self._backend))
         return rate
 
@@ -103,7 +102,7 @@ def serve_alone(settings: argparse.Namespace) -> None:
         print(0.0, flush=True)
         for line in sys.stdin:
             rig.backend.collect()  # as a team warms up
-            print(steps_a_second(rig.backend, float(line), in_parts=True), flush=True)
+            print(steps_a_second(rig, float(line), in_parts=True), flush=True)
 
 
 def measure_all(settings: argparse.Namespace) -> tuple[Rates, list[float]]:

@@ -1,8 +1,10 @@
 """The live display of a training run, and its plain version where there is no terminal."""
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from time import monotonic
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -42,11 +44,34 @@ SHOWN_METRICS = {
 }
 
 
-class TrainingDisplay(trainer.Listener):
-    """Progress with ETA, speed, strength so far, losses, and where the time goes."""
+class LiveDisplay(ABC):
+    """What is drawn again and again in a terminal while something goes on; nothing where there is none."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
+        self._live = Live(get_renderable=self._render, console=console, refresh_per_second=4, transient=False)
+        self._last_line = monotonic()
+
+    @abstractmethod
+    def _render(self) -> RenderableType:
+        """What the screen is to show now."""
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.console.is_terminal:
+            self._live.stop()
+
+
+class TrainingDisplay(LiveDisplay, trainer.Listener):
+    """Progress with ETA, speed, strength so far, losses, and where the time goes."""
+
+    def __init__(self, console: Console) -> None:
         self.results: dict[str, list[MatchResult]] = defaultdict(list)
         self._progress = Progress(
             TextColumn("[bold]{task.description}"),
@@ -59,19 +84,7 @@ class TrainingDisplay(trainer.Listener):
         )
         self._task = self._progress.add_task("updates", total=None, left="")
         self._latest: trainer.Progress | None = None
-        self._live = Live(get_renderable=self._render, console=console, refresh_per_second=4, transient=False)
-        self._last_line = monotonic()
-
-    def __enter__(self) -> "TrainingDisplay":
-        if self.console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.console.is_terminal:
-            self._live.stop()
+        super().__init__(console)  # last, since it draws at once
 
     def on_start(self, run: Run, update: int) -> None:
         """Say what is trained and where it is kept."""

@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 from time import monotonic
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console, RenderableType
-from rich.live import Live
 from rich.markup import escape
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
@@ -14,31 +12,19 @@ from rich.table import Table
 from rich.text import Text
 
 from senju.cli.console import err, percent
+from senju.cli.display import PLAIN_INTERVAL, LiveDisplay
 from senju.cli.quantities import UNKNOWN, count_text, duration_text
 from senju.training.several.group import ENDED, GroupListener, Trainee
 
-PLAIN_INTERVAL = 10.0  # seconds between lines where there is no terminal
 COLOURS = {"training": "green", "finished": "green", "failed": "bold red"}
 
 
-class SeveralDisplay(GroupListener):
+class SeveralDisplay(LiveDisplay, GroupListener):
     """A row for each agent and one for all, or a line now and then."""
 
     def __init__(self, console: Console, agents: Sequence[Trainee]) -> None:
-        self.console, self._agents = console, agents
-        self._live = Live(get_renderable=self._render, console=console, refresh_per_second=4, transient=False)
-        self._last_line = monotonic()
-
-    def __enter__(self) -> "SeveralDisplay":
-        if self.console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.console.is_terminal:
-            self._live.stop()
+        self._agents = agents
+        super().__init__(console)  # last, since it draws at once
 
     def on_progress(self, agents: Sequence[Trainee]) -> None:
         """Now and then write a line; the live table looks by itself."""

@@ -6,6 +6,7 @@ Nothing here knows of runs and folders: the trainer moves the loop and saves it,
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from senju.algorithms import ALGORITHMS
@@ -106,6 +107,18 @@ class Loop:
         version, epsilon = self.learner.version, self.learner.epsilon
         orders = Orders(version, epsilon) if self.pool is None else self.pool.orders(version, epsilon)
         self.backend.publish(self.learner.weights(), version, orders)
+
+    def count_moves(self, rollouts: Sequence[Rollout]) -> int:
+        """Moves in a batch of rollouts; rows that rest after their game make none."""
+        ended = [rollout.data.terminated | rollout.data.truncated for rollout in rollouts]
+        if not self.plan.whole_games:
+            return sum(each.size for each in ended)
+        lengths = (np.where(each.any(axis=0), each.argmax(axis=0) + 1, len(each)) for each in ended)
+        return sum(int(each.sum()) for each in lengths)
+
+    def count_steps(self, rollouts: Sequence[Rollout]) -> int:
+        """How many decisions those moves had room for."""
+        return self.count_moves(rollouts) * self.game.num_acting
 
     def close(self) -> None:
         """Stop the backend."""

@@ -148,7 +148,7 @@ class Trainer:
         with span("publish", update=number), self._clock.stage("publish"):
             self.loop.publish()
         self.update = number
-        self.steps += self._count_steps(rollouts)
+        self.steps += self.loop.count_steps(rollouts)
         self._keeper.note_turn(self.loop, number, self._next_save())
         stages = self._take_stages()
         sample = self._monitor.after_update(self.update)
@@ -284,16 +284,6 @@ class Trainer:
             self.steps = saved.get("steps", self.update * self.config.decisions_per_update)
         self.loop.publish_all()
 
-    def _count_steps(self, rollouts: list[Rollout]) -> int:
-        """How many decisions there was room for; rows that rest after their game have none."""
-        return sum(map(self._count_moves, rollouts)) * self.run.game.num_acting
-
-    def _count_moves(self, rollout: Rollout) -> int:
-        ended = rollout.data.terminated | rollout.data.truncated
-        if not self.config.collect.whole_games:
-            return ended.size
-        return int(np.where(ended.any(axis=0), ended.argmax(axis=0) + 1, len(ended)).sum())
-
     def _describe_games(self, rollouts: list[Rollout]) -> dict[str, float]:
         """What happened in the games of a batch."""
         ended = np.stack([rollout.data.terminated | rollout.data.truncated for rollout in rollouts])
@@ -302,6 +292,6 @@ class Trainer:
         first = rewards[..., 0][ended]
         return {
             "games_finished": float(count),
-            "steps_per_game": sum(map(self._count_moves, rollouts)) / count if count else 0.0,
+            "steps_per_game": self.loop.count_moves(rollouts) / count if count else 0.0,
             "first_seat_mean_reward": float(first.mean()) if count else 0.0,
         }

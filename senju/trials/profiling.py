@@ -15,7 +15,7 @@ from senju.training.checkpoint import describe_os_error
 from senju.training.run_config import RunConfig
 from senju.training.stages import Setting, explain
 from senju.training.timeline import LEARNER, Timeline, timeline_svg
-from senju.trials.rig import Rig, count_steps
+from senju.trials.rig import Rig
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class WatchedRig:
             ("publish", learned, published),
         ):
             self.timeline.add(LEARNER, name, start, end, update=number)
-        self.steps += count_steps(rollouts)
+        self.steps += rig.count_steps(rollouts)
         timings = {**rig.backend.take_timings(), **rig.learner.take_timings(), "publish": published - learned}
         for stage, seconds in timings.items():
             self.stages[stage] = self.stages.get(stage, 0.0) + seconds

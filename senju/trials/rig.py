@@ -47,7 +47,7 @@ class Rig(Loop):
             metrics = self.learn(rollouts)
             self.publish()
             if metrics.get("gradient_steps", 1.0) > 0.0:
-                return count_steps(rollouts)
+                return self.count_steps(rollouts)
         raise ConfigError(
             f"nothing is learned in the first {_MOST_WARMING} updates; "
             "a smaller algorithm.learning_starts helps"
@@ -67,8 +67,3 @@ def backend_settings(config: RunConfig, name: str, num_workers: int) -> Settings
     if "num_workers" not in BACKENDS.config_class(name).model_fields:
         return settings
     return settings | {"num_workers": num_workers}
-
-
-def count_steps(rollouts: list[Rollout]) -> int:
-    """How many decisions there are in a batch of rollouts."""
-    return sum(rollout.data.seats.size for rollout in rollouts)

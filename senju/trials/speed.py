@@ -13,7 +13,7 @@ from senju.errors import WorkerError
 from senju.machine import math_threads
 from senju.memory import keep_freed_memory
 from senju.training.run_config import RunConfig
-from senju.trials.rig import SERIAL, Rig, backend_settings, count_steps
+from senju.trials.rig import SERIAL, Rig, backend_settings
 from senju.trials.spreads import Spread, ratio_spread, spread
 
 STAGES_PER_ENTRANT = ("start", "collecting", "learning", "publishing", "end to end")
@@ -144,7 +144,7 @@ def _measure_learning(rig: Rig, seconds: float) -> tuple[float, dict[str, float]
             began = perf_counter()
             rig.learn(rollouts)
             spent += perf_counter() - began
-        steps += count_steps(rollouts)
+        steps += rig.count_steps(rollouts)
         turns += 1
     return steps / spent, rig.learner.take_timings()
 

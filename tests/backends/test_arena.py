@@ -1,7 +1,6 @@
 """The arena: one block, laid out by the plan alone, without a name that could be left behind."""
 
 import os
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,6 +20,7 @@ from senju.backends.backend import Plan
 from senju.errors import ConfigError
 from senju.games import make_game
 from tests.backends.common import GAMES, PLAN, started
+from tests.small_disks import mounted
 
 CACHE_LINE = 64
 
@@ -132,17 +132,8 @@ def test_memory_has_no_name_and_begins_zeroed() -> None:
 @pytest.fixture
 def small_memory(tmp_path: Path) -> Iterator[Path]:
     """Shared memory as a container gives it, only smaller: 1 MB."""
-    place = tmp_path / "shm"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("there is no mount command")
-    if done.returncode:
-        pytest.skip(f"mounting is not permitted: {done.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
+    with mounted(tmp_path / "shm", megabytes=1) as place:
+        yield place
 
 
 def test_small_shared_memory_is_refused_with_what_to_do(small_memory: Path) -> None:
