@@ -11,6 +11,7 @@ import argparse
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import bench_report as report
 import numpy as np
@@ -18,7 +19,7 @@ import torch
 
 from senju.algorithms.learner import LearnerSetup
 from senju.algorithms.ppo import PPO, PPOConfig
-from senju.algorithms.ppo_loss import Coefficients, Minibatch, backward_compiled, backward_reference
+from senju.algorithms.ppo_loss import Coefficients, Judge, Minibatch, judge_compiled, judge_reference
 from senju.backends.backend import Plan
 from senju.backends.serial import Serial
 from senju.collect.slots import Rollout
@@ -36,9 +37,9 @@ def make_learner(precision: str, is_fused: bool, is_compiled: bool) -> PPO:
     model = build_model(MODELS.get("mlp"), (2, 6, 7), 7, MODELS.configure(MODEL), 0)
     learner = PPO(model, PPOConfig(precision=precision), LearnerSetup(0, 1000))
     if not is_fused:
-        learner._optimizer = torch.optim.Adam(model.parameters(), eps=1e-5, foreach=True)
+        learner.optimizer = torch.optim.Adam(model.parameters(), eps=1e-5, foreach=True)
     if not is_compiled:
-        learner._backward = backward_reference
+        learner.judge = judge_reference
     return learner
 
 
@@ -92,13 +93,18 @@ def loss_milliseconds(num_actions: int, num_legal: int, repeats: int) -> dict[st
     batch, coefficients = Minibatch(*columns), Coefficients(0.2, 1.0, 0.01)
     times: dict[str, list[float]] = {"PyTorch": [], "compiled": []}
     for repeat in range(-2, repeats):
-        for name, backward in zip(times, (backward_reference, backward_compiled), strict=True):
+        for name, judge in zip(times, (judge_reference, judge_compiled), strict=True):
             logits = torch.zeros(2048, num_actions, requires_grad=True)
             values = torch.zeros(2048, requires_grad=True)
-            taken = 1e3 * seconds(partial(backward, logits, values, batch, coefficients))
+            taken = 1e3 * seconds(partial(backward, judge, logits, values, batch, coefficients))
             if repeat >= 0:
                 times[name].append(taken)
     return times
+
+
+def backward(judge: Judge, *problem: Any) -> None:
+    """Judge, and send the gradient back."""
+    judge(*problem).backward()
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -33,6 +33,7 @@ from senju.training.run_config import (
     RunConfig,
     resolve_config,
 )
+from senju.training.seats import ParallelOptions, SeatConfig
 from senju.usi.options import EngineConfig, option_lines
 
 ROOT = Path(__file__).parent.parent
@@ -50,6 +51,8 @@ SECTIONS: dict[str, type[Part]] = {
     "backend: threads, processes": PoolConfig,
     "model: plane_net": PlaneNetConfig,
     "ParallelManager": ParallelConfig,
+    "seats": SeatConfig,
+    "parallel": ParallelOptions,
 }
 SECTIONS_OF_SHOGI: dict[str, type[Part]] = {"### Settings": ShogiConfig, "## The search": SearchConfig}
 

@@ -18,7 +18,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "games": (),
     "models": (),
     "collect": ("games.", "models."),
-    "algorithms": ("collect.slots", "games.game", "models.model", "models.weights"),
+    "algorithms": ("collect.slots", "games.game", "models.model", "models.stacked", "models.weights"),
     "opponents": ("collect.", "games.game", "games.rows", "models.model", "models.weights"),
     "backends": ("collect.", "games.", "models.", "opponents.table"),
     "search": ("collect.", "games.", "models."),

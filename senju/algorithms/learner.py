@@ -10,7 +10,7 @@ from torch import Tensor
 
 from senju.collect.slots import Ring, Rollout
 from senju.config import Part
-from senju.games.game import Game
+from senju.games.game import Game, SeatView
 from senju.models.model import Model
 from senju.models.weights import Weights
 
@@ -55,6 +55,8 @@ class Learner(ABC):
     Config: ClassVar[type[Part]]
 
     version: int  # how many updates went into the weights
+    attention: float = 1.0  # how much more than usual the next update is to learn from what it is given
+    is_following: bool = False  # whether rollouts may be written over while they are learned from
 
     @abstractmethod
     def __init__(self, model: Model, config: Part, setup: LearnerSetup) -> None: ...
@@ -64,8 +66,8 @@ class Learner(ABC):
         """What collecting must provide; a policy and its newest rollouts, if nothing else is said."""
         return Demands()
 
-    def attach(self, ring: Ring, game: Game) -> None:  # noqa: B027  # others have no use for it
-        """Learn from the rollouts in this ring from now on; for those that replay."""
+    def attach(self, ring: Ring, game: Game | SeatView) -> None:  # noqa: B027  # others have no use for it
+        """Learn from the rollouts in this ring from now on; for those that replay, or follow."""
 
     @property
     def epsilon(self) -> float:

@@ -3,8 +3,8 @@
 Read from the top: the settings, then one update in the order it happens.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -12,29 +12,24 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from senju.algorithms.learner import Learner, LearnerSetup, LearnerState
-from senju.algorithms.optimising import (
-    Schedule,
-    load_network,
-    refuse_divergence,
-    saved_network,
-    scheduled,
-    set_learning_rate,
-)
+from senju.algorithms.gradient_learner import GradientLearner, Metrics, Taken
+from senju.algorithms.learner import LearnerSetup, LearnerState
+from senju.algorithms.optimising import Schedule, load_network, refuse_divergence, saved_network
 from senju.algorithms.ppo_loss import (
     Coefficients,
+    Judge,
     LossReport,
     Minibatch,
-    backward_compiled,
-    backward_reference,
+    judge_compiled,
+    judge_reference,
 )
 from senju.algorithms.returns import generalised_advantages
-from senju.collect.slots import Rollout
+from senju.algorithms.ring_reader import RingReader
+from senju.collect.slots import Ring, Rollout
 from senju.config import Part
 from senju.errors import ConfigError
+from senju.games.game import Game, SeatView
 from senju.models.model import Model
-from senju.models.weights import WeightBlock, Weights
-from senju.timing import StageClock
 
 
 class PPOConfig(Part):
@@ -62,57 +57,63 @@ class PPOConfig(Part):
     )
 
 
-class PPO(Learner):
+class Selection(NamedTuple):
+    """Some decisions of a batch."""
+
+    batch: Minibatch
+    indices: Tensor  # [sample], on the CPU
+
+    def minibatch(self) -> Minibatch:
+        """Those decisions alone."""
+        indices = self.indices.to(self.batch.actions.device)
+        return Minibatch(*(column.index_select(0, indices) for column in self.batch))
+
+
+class PPO(GradientLearner[Selection]):
     """Learns from the latest batch, a few epochs of clipped steps, then throws it away."""
 
     Config = PPOConfig
 
     def __init__(self, model: Model, config: Part, setup: LearnerSetup) -> None:
         assert isinstance(config, PPOConfig)
-        self.config, self.setup, self.version = config, setup, 0
-        self.model = model.to(setup.device)
-        self._parameters = [p for p in self.model.parameters() if p.requires_grad]
-        self._optimizer = torch.optim.Adam(self._parameters, lr=config.learning_rate, eps=1e-5, fused=True)
-        self._weights = WeightBlock(self.model)
-        self._clock = StageClock()
-        self._backward = backward_compiled if setup.device.type == "cpu" else backward_reference
-        self._coefficients = Coefficients(
+        super().__init__(model, config, setup)
+        self.config = config
+        self.judge: Judge = judge_compiled if setup.device.type == "cpu" else judge_reference
+        self.coefficients = Coefficients(
             config.clip_range, config.value_coefficient, config.entropy_coefficient
         )
+        self._reader: RingReader | None = None
+        self._metrics: Metrics = {}
 
-    def update(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
-        """Estimate advantages, then take clipped steps on shuffled minibatches."""
+    def attach(self, ring: Ring, game: Game | SeatView) -> None:
+        """Look there whether rollouts are still what they were, where their writers do not wait."""
+        self._reader = RingReader(ring)
+
+    def learning(self, rollouts: Sequence[Rollout]) -> Generator[Selection, Taken, None]:
+        """Estimate advantages, then ask for clipped steps on shuffled minibatches."""
         self._clock.start()
-        learning_rate = self._set_learning_rate()
+        self._metrics = {"learning_rate": self._set_learning_rate()}
+        if self.is_following:
+            given, rollouts = len(rollouts), self._still_whole(rollouts)
+            self._metrics["rollouts_missed"] = float(given - len(rollouts))
+        if not rollouts:  # all were written over: there is nothing to learn from
+            return
         batch, metrics = self._prepare(rollouts)
+        self._metrics |= metrics
         self._clock.lap("advantages")
-        reports: list[LossReport] = []
-        norms: list[Tensor] = []
-        for epoch in range(self.config.epochs):
-            for minibatch in self._minibatches(batch, epoch):
-                reports.append(self._accumulate_gradient(minibatch))
-                norms.append(self._step())
-            if self.config.kl_stop is not None and reports[-1].approximate_kl > self.config.kl_stop:
+        for epoch in range(max(1, round(self.config.epochs * self.attention))):
+            for indices in self._minibatches(len(batch.actions), epoch):
+                taken = yield Selection(batch, indices)
+                self._clock.start()  # others may have been served meanwhile
+            if self.config.kl_stop is not None and float(taken.report[_KL]) > self.config.kl_stop:
                 break
         self.version += 1
-        means = np.mean(reports, axis=0)
-        metrics |= dict(zip(LossReport._fields, means.tolist(), strict=True))
-        metrics["largest_ratio_error"] = reports[0].largest_ratio_error  # before the first step
-        metrics |= {
-            "first_minibatch_kl": reports[0].approximate_kl,
-            "gradient_norm": float(torch.stack(norms).mean()),
-            "gradient_steps": float(len(norms)),
-            "learning_rate": learning_rate,
-        }
-        refuse_divergence(self.version, metrics)
-        return metrics
 
-    def _set_learning_rate(self) -> float:
-        config = self.config
-        done = min(self.version / max(self.setup.total_updates, 1), 1.0)
-        rate = scheduled(config.learning_rate, config.schedule, config.final_learning_rate, done)
-        set_learning_rate(self._optimizer, rate)
-        return rate
+    def _still_whole(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
+        """Copies of the rollouts that nobody has written over."""
+        assert self._reader is not None, "attach() comes first"
+        copies = [(rollout, self._reader.slot(rollout.shard, rollout.turn)) for rollout in rollouts]
+        return [rollout._replace(data=data) for rollout, data in copies if data is not None]
 
     def _prepare(self, rollouts: Sequence[Rollout]) -> tuple[Minibatch, dict[str, float]]:
         """All decisions of the rollouts as one flat batch on the learner's device."""
@@ -145,48 +146,57 @@ class PPO(Learner):
             columns[4] = (advantages - advantages.mean()) / (advantages.std() + np.float32(1e-8))
         return Minibatch(*(torch.from_numpy(c).to(self.setup.device) for c in columns)), metrics
 
-    def _minibatches(self, batch: Minibatch, epoch: int) -> Iterator[Minibatch]:
-        """The batch in an order that depends on (seed, update, epoch) alone."""
+    def _minibatches(self, num_decisions: int, epoch: int) -> Iterator[Tensor]:
+        """All decisions, in an order that depends on (seed, update, epoch) alone."""
         counter = [0, 0, self.version, epoch]
         generator = np.random.Generator(np.random.Philox(key=self.setup.seed, counter=counter))
-        order = torch.from_numpy(generator.permutation(len(batch.actions))).to(self.setup.device)
-        num_parts = -(-len(order) // self.config.minibatch_size)
-        for indices in torch.tensor_split(order, num_parts):  # no small rest, which would weigh as much
-            yield Minibatch(*(column.index_select(0, indices) for column in batch))
+        order = torch.from_numpy(generator.permutation(num_decisions))
+        num_parts = -(-num_decisions // self.config.minibatch_size)
+        return iter(torch.tensor_split(order, num_parts))  # no small rest, which would weigh as much
 
-    def _accumulate_gradient(self, minibatch: Minibatch) -> LossReport:
+    def step(self, batch: Selection) -> Taken:
+        """One clipped step."""
+        minibatch = batch.minibatch()
         self._clock.lap("gather")
-        device = self.setup.device.type
-        with torch.autocast(device, torch.bfloat16, enabled=self.config.precision == "bfloat16"):
+        with self.matrix_precision():
             logits, values = self.model(minibatch.observation.float())
         self._clock.lap("forward")
-        report = self._backward(logits.float(), values.float(), minibatch, self._coefficients)
+        objective = self.judge(logits.float(), values.float(), minibatch, self.coefficients)
+        objective.backward()
         self._clock.lap("backward")
-        return report
-
-    def _step(self) -> Tensor:
-        norm = torch.nn.utils.clip_grad_norm_(self._parameters, self.config.max_gradient_norm, foreach=True)
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
+        norm = self._descend()
         self._clock.lap("optimise")
-        return norm
+        return Taken(torch.cat([objective.report, norm.unsqueeze(0)]))
 
-    def weights(self) -> Weights:
-        """The weights to publish."""
-        return self._weights.read()
+    def matrix_precision(self) -> torch.autocast:
+        """How exactly matrix products are computed while learning."""
+        is_rounded = self.config.precision == "bfloat16"
+        return torch.autocast(self.setup.device.type, torch.bfloat16, enabled=is_rounded)
+
+    def finished(self, reports: NDArray[np.float64] | None) -> Metrics:
+        """What the steps report, on average, and what the first found before anything had moved."""
+        metrics, num_steps = self._metrics, 0 if reports is None else len(reports)
+        if reports is not None:
+            names = (*LossReport._fields, "gradient_norm")
+            metrics |= dict(zip(names, reports.mean(axis=0).tolist(), strict=True))
+            first = LossReport(*reports[0, :-1].tolist())
+            metrics["largest_ratio_error"] = first.largest_ratio_error
+            metrics["first_minibatch_kl"] = first.approximate_kl
+        metrics["gradient_steps"] = float(num_steps)
+        refuse_divergence(self.version, metrics)
+        return metrics
 
     def state(self) -> LearnerState:
         """Copies of the weights and Adam's moments, and the version."""
-        return LearnerState(saved_network(self.model, self._optimizer), {"version": self.version})
+        return LearnerState(saved_network(self.model, self.optimizer), {"version": self.version})
 
     def load_state(self, state: LearnerState) -> None:
         """Go on from a saved state."""
         self.version = int(state.numbers["version"])
-        load_network(self.model, self._optimizer, state.tensors, self.setup.device)
+        load_network(self.model, self.optimizer, state.tensors, self.setup.device)
 
-    def take_timings(self) -> dict[str, float]:
-        """Seconds per stage since the last call."""
-        return self._clock.take()
+
+_KL = LossReport._fields.index("approximate_kl")
 
 
 def _flat(arrays: Sequence[NDArray[Any]], trailing: int) -> NDArray[Any]:

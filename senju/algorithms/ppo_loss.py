@@ -6,6 +6,7 @@ moves rather than of actions. Tests hold the two to each other.
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -21,14 +22,14 @@ _NOT_FINITE = "PPO's loss is not finite: a reward or a value is not, or training
 
 
 class Minibatch(NamedTuple):
-    """Decisions to learn from, as tensors on one device."""
+    """Decisions to learn from, as tensors on one device; several networks' have an axis for these first."""
 
-    observation: Tensor  # bytes [sample, *observation_shape]
-    legal: Tensor  # int64 bits [sample, words]
-    actions: Tensor  # int32 [sample]
-    log_probs: Tensor  # [sample], of the policy that acted
-    advantages: Tensor  # [sample]
-    returns: Tensor  # [sample]
+    observation: Tensor  # bytes [..., sample, *observation_shape]
+    legal: Tensor  # int64 bits [..., sample, words]
+    actions: Tensor  # int32 [..., sample]
+    log_probs: Tensor  # [..., sample], of the policy that acted
+    advantages: Tensor  # [..., sample]
+    returns: Tensor  # [..., sample]
 
 
 class Coefficients(NamedTuple):
@@ -50,10 +51,25 @@ class LossReport(NamedTuple):
     largest_ratio_error: float  # max |ratio - 1|
 
 
+class Objective(NamedTuple):
+    """Where differentiation begins: `torch.autograd.backward(outputs, slopes)`."""
+
+    outputs: tuple[Tensor, ...]
+    slopes: tuple[Tensor, ...] | None  # None: the output is the loss itself
+    report: Tensor  # [..., number], a LossReport each
+
+    def backward(self) -> None:
+        """Send the gradient into the graph."""
+        torch.autograd.backward(self.outputs, self.slopes)
+
+
+Judge = Callable[[Tensor, Tensor, Minibatch, Coefficients], Objective]
+
+
 def ppo_loss(
     logits: Tensor, values: Tensor, batch: Minibatch, coefficients: Coefficients
 ) -> tuple[Tensor, Tensor]:
-    """The loss to minimise, and the six numbers of a LossReport as one tensor.
+    """The loss [...] to minimise, and the six numbers of a LossReport [..., number] as one tensor.
 
     Schulman 2017, eq. 7 and 9, with the squared error of the value halved.
     """
@@ -62,9 +78,9 @@ def ppo_loss(
     ratio = log_ratio.exp()
     low, high = 1.0 - coefficients.clip_range, 1.0 + coefficients.clip_range
     clipped = ratio.clamp(low, high)
-    policy_loss = -torch.minimum(ratio * batch.advantages, clipped * batch.advantages).mean()
-    value_loss = 0.5 * (values.float() - batch.returns).square().mean()
-    entropy = policy.entropy().mean()
+    policy_loss = -torch.minimum(ratio * batch.advantages, clipped * batch.advantages).mean(-1)
+    value_loss = 0.5 * (values.float() - batch.returns).square().mean(-1)
+    entropy = policy.entropy().mean(-1)
     loss = policy_loss + coefficients.value * value_loss - coefficients.entropy * entropy
     with torch.no_grad():
         numbers = torch.stack(
@@ -72,10 +88,11 @@ def ppo_loss(
                 policy_loss,
                 value_loss,
                 entropy,
-                (ratio - 1.0 - log_ratio).mean(),  # never negative, little variance (Schulman 2020)
-                ((ratio < low) | (ratio > high)).float().mean(),
-                (ratio - 1.0).abs().max(),
-            ]
+                (ratio - 1.0 - log_ratio).mean(-1),  # never negative, little variance (Schulman 2020)
+                ((ratio < low) | (ratio > high)).float().mean(-1),
+                (ratio - 1.0).abs().amax(-1),
+            ],
+            -1,
         )
     return loss, numbers
 
@@ -147,15 +164,27 @@ def _loss_and_gradient(
     return -1
 
 
-def backward_compiled(
-    logits: Tensor, values: Tensor, batch: Minibatch, coefficients: Coefficients
-) -> LossReport:
-    """Send the loss's gradient into the graph of float32 `logits` and `values`, on the CPU."""
+def judge_compiled(logits: Tensor, values: Tensor, batch: Minibatch, coefficients: Coefficients) -> Objective:
+    """The loss's gradient with respect to float32 `logits` and `values`, on the CPU."""
     logits_gradient, values_gradient = torch.zeros(logits.shape), torch.empty(values.shape)
-    report = np.zeros(len(LossReport._fields))
+    report = torch.zeros(*values.shape[:-1], len(LossReport._fields), dtype=torch.float64)
+    parts = (logits.detach(), values.detach(), *batch, logits_gradient, values_gradient, report)
+    for network in np.ndindex(values.shape[:-1]):  # once, where there is no axis for networks
+        _judge_one(*(part[network] for part in parts), coefficients=coefficients)
+    return Objective((logits, values), (logits_gradient, values_gradient), report)
+
+
+def _judge_one(
+    logits: Tensor,
+    values: Tensor,
+    *batch_and_results: Tensor,
+    coefficients: Coefficients,
+) -> None:
+    *columns, logits_gradient, values_gradient, report = batch_and_results
+    batch = Minibatch(*columns)
     refused = _loss_and_gradient(
-        logits.detach().contiguous().numpy(),
-        values.detach().contiguous().numpy(),
+        logits.contiguous().numpy(),
+        values.contiguous().numpy(),
         batch.legal.numpy().view(np.uint64),
         batch.actions.numpy(),
         batch.log_probs.numpy(),
@@ -164,14 +193,12 @@ def backward_compiled(
         *coefficients,
         logits_gradient.numpy(),
         values_gradient.numpy(),
-        report,
+        report.numpy(),
     )
     if refused >= 0:
         _explain_refusal(refused, logits, batch)
-    if not np.isfinite(report).all():
+    if not bool(report.isfinite().all()):
         raise ModelError(_NOT_FINITE)
-    torch.autograd.backward((logits, values), (logits_gradient, values_gradient))
-    return LossReport(*report.tolist())
 
 
 def _explain_refusal(sample: int, logits: Tensor, batch: Minibatch) -> NoReturn:
@@ -184,21 +211,21 @@ def _explain_refusal(sample: int, logits: Tensor, batch: Minibatch) -> NoReturn:
     raise ModelError(f"sample {sample}: the policy's logits are not finite; training has diverged")
 
 
-def backward_reference(
+def judge_reference(
     logits: Tensor, values: Tensor, batch: Minibatch, coefficients: Coefficients
-) -> LossReport:
-    """The same by PyTorch's own differentiation, on any device."""
+) -> Objective:
+    """The same for PyTorch's own differentiation, on any device."""
     loss, numbers = ppo_loss(logits, values, batch, coefficients)
-    loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    report = LossReport(*numbers.tolist())
-    if not all(map(math.isfinite, report)):
+    if not bool(numbers.isfinite().all()):
         _explain_loss(logits, batch)
-    return report
+    return Objective((loss.sum(),), None, numbers)
 
 
 def _explain_loss(logits: Tensor, batch: Minibatch) -> NoReturn:
     policy = MaskedCategorical(logits.detach(), unpack_legal_bits(batch.legal, logits.shape[-1]))
-    refused = (~policy.log_prob(batch.actions).isfinite()).nonzero().reshape(-1).tolist()
-    if refused:
-        _explain_refusal(refused[0], logits, batch)
+    refused = (~policy.log_prob(batch.actions).isfinite()).nonzero()
+    if len(refused):
+        *network, sample = refused[0].tolist()
+        place = tuple(network)
+        _explain_refusal(sample, logits[place], Minibatch(*(column[place] for column in batch)))
     raise ModelError(_NOT_FINITE)

@@ -90,6 +90,7 @@ class Replay:
     ) -> None:
         self.ring, self.priorities = ring, priorities
         self.num_redrawn = 0  # for decisions that were written over while they were read
+        self.num_collected = 0  # decisions of those who learn, in all rollouts that were taken in
         self._seed = np.uint64(seed)
         self._reader = RingReader(ring)
         self._linker = Linker(
@@ -103,12 +104,18 @@ class Replay:
     def __len__(self) -> int:
         return int(self._ends[-1])
 
+    @property
+    def newest_turn(self) -> int:
+        """Of all that is kept; -1: nothing is."""
+        return int(self._links.turns.max(initial=-1))
+
     def add(self, rollouts: Sequence[Rollout]) -> None:
-        """Take in the newest turn; what is older than the ring keeps is gone."""
+        """Take in the newest turns, oldest first; what is older than the ring keeps is gone."""
         newest = max((rollout.turn for rollout in rollouts), default=-1)
-        self._drop(np.flatnonzero(self._links.turns <= newest - self.ring.shape.kept))
+        gone = newest - self.ring.shape.kept
+        self._drop(np.flatnonzero(self._links.turns <= gone))
         for rollout in rollouts:
-            if not self._take(rollout.shard, rollout.turn):
+            if rollout.turn > gone and not self._take(rollout.shard, rollout.turn):
                 seal = self._reader.seals[self._linker.segment(rollout.shard, rollout.turn)]
                 raise WorkerError(
                     f"shard {rollout.shard}, turn {rollout.turn}: expected its place to have the seal "
@@ -153,6 +160,7 @@ class Replay:
         self._drop(np.array([self._linker.segment(shard, turn)]))
         before = self._links.num_ready.copy()
         self._linker.link(shard, turn, steps)
+        self.num_collected += int((steps.seats >= 0).sum())
         if self._tree is not None:
             self._weigh_new(self._tree, before)
         return True
@@ -242,8 +250,12 @@ class Replay:
             return {}
         return {"weights": self._tree.all_weights().copy(), "largest": np.array([self._largest])}
 
-    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on with saved priorities; `rebuild` comes first."""
+    def load_state(self, state: Mapping[str, NDArray[Any]], is_following: bool = False) -> None:
+        """Go on with saved priorities; `rebuild` comes first.
+
+        Decisions that were written over since are passed over. Where writers wait for nobody, others may
+        have come to lie there meanwhile: they begin as those that were never learned from.
+        """
         if set(state) != set(self.state()):
             raise CheckpointError(
                 f"the saved replay has {' and '.join(sorted(state)) or 'no priorities'}, expected "
@@ -252,6 +264,10 @@ class Replay:
         if self._tree is None:
             return
         weights, is_ready = state["weights"], self._tree.all_weights() > 0.0
+        if weights.shape == is_ready.shape:
+            weights = np.where(self._is_written_over(), 0.0, weights)
+            if is_following:
+                weights = np.where(is_ready, np.where(weights > 0.0, weights, state["largest"]), 0.0)
         if weights.shape != is_ready.shape or not np.array_equal(weights > 0.0, is_ready):
             raise CheckpointError(
                 f"the saved priorities are of {np.count_nonzero(weights > 0.0)} decisions in {len(weights)} "
@@ -260,3 +276,10 @@ class Replay:
             )
         self._tree.set_range(0, weights)
         self._largest = float(state["largest"][0])
+
+    def _is_written_over(self) -> NDArray[np.bool_]:
+        """Of each frame, whether its place holds a younger rollout than the newest that was taken in."""
+        seals = self._reader.seals
+        youngest = np.where(seals > 0, seals - 1, -1 - seals)
+        is_gone = (self._links.turns < 0) & (youngest > self.newest_turn)
+        return np.repeat(is_gone, self._linker.segment_size)

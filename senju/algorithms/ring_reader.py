@@ -5,6 +5,7 @@ it is whole before and after something was read, nobody wrote in between.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numba
@@ -14,7 +15,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from senju.algorithms.linking import NOTHING, Links, Steps
-from senju.collect.slots import Ring
+from senju.collect.slots import Ring, Slot
 from senju.kernels import compiled, inlined, memory_fence
 
 
@@ -170,12 +171,24 @@ class RingReader:
 
     def steps(self, shard: int, turn: int) -> Steps | None:
         """What linking needs of a rollout; None where it does not lie there, or not any more."""
+        copied = self._copied(shard, turn, Steps._fields)
+        return Steps(*copied) if copied is not None else None
+
+    def slot(self, shard: int, turn: int) -> Slot | None:
+        """All of a rollout; None where it does not lie there, or not any more."""
+        copied = self._copied(shard, turn, Slot._fields)
+        # the columns that pass are written over before the rollout's seal is broken
+        begun = np.maximum(self._ring.seals[shard] - 1, -1 - self._ring.seals[shard]).max()
+        is_passed = begun >= turn + self._ring.columns.log_probs.shape[1]
+        return Slot(*copied) if copied is not None and not is_passed else None
+
+    def _copied(self, shard: int, turn: int, names: Sequence[str]) -> list[NDArray[Any]] | None:
         depth, slot = self._ring.shape.depth, self._ring.slot(shard, turn)
         segment = shard * depth + turn % depth
         if not _is_sealed(self.seals, segment, turn):
             return None
-        steps = Steps(*(np.array(getattr(slot, name)) for name in Steps._fields))
-        return steps if _is_sealed(self.seals, segment, turn) else None
+        copied = [np.array(getattr(slot, name)) for name in names]
+        return copied if _is_sealed(self.seals, segment, turn) else None
 
     def new_sample(self, frames: NDArray[np.int64], weights: NDArray[np.float32]) -> Sample:
         """Room for what is to be read."""

@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.backends.backend import Plan
-from senju.backends.building import OpponentWeights
+from senju.backends.building import OpponentWeights, new_rings
 from senju.backends.shared_weights import SharedWeights
 from senju.collect.orders import orders_bytes
 from senju.collect.rollout import STAGES
 from senju.collect.shard import ShardState, new_shard_state
-from senju.collect.slots import Ring
 from senju.errors import ConfigError
 from senju.games.game import Game
 from senju.machine import SHARED_MEMORY, memory_available
@@ -33,25 +32,27 @@ BEAT, FIRST_STAGE = 0, 1  # what a worker writes to its board: a counter, then s
 BOARD_SIZE = -(-(FIRST_STAGE + len(STAGES)) // 8) * 8  # whole cache lines of float64
 
 
-class _Counter:
+class Counter:
     """Allocates nothing, and counts what an arena will need."""
 
     def __init__(self) -> None:
         self.num_bytes = 0
 
     def __call__(self, shape: tuple[int, ...] | int, dtype: Any, /) -> NDArray[Any]:
+        """An array that is not there."""
         array = np.broadcast_to(np.zeros((), dtype), shape)
         self.num_bytes += _aligned(array.nbytes)
         return array
 
 
-class _Carver:
+class Carver:
     """Cuts arrays from a block, one after another."""
 
     def __init__(self, block: mmap.mmap | NDArray[np.uint8]) -> None:
         self._block, self._offset = block, 0
 
     def __call__(self, shape: tuple[int, ...] | int, dtype: Any, /) -> NDArray[Any]:
+        """The next array."""
         array = np.ndarray(shape, np.dtype(dtype), self._block, self._offset)
         self._offset += _aligned(array.nbytes)
         return array
@@ -72,18 +73,19 @@ class Arena:
     def __init__(
         self, plan: Plan, game: Game, sizes: Sequence[int], block: mmap.mmap | NDArray[np.uint8] | None
     ) -> None:
-        allocate = _Carver(block) if block is not None else _Counter()
+        allocate = Carver(block) if block is not None else Counter()
         self.depth = plan.max_lag + 1
         rows = plan.games_per_shard
-        self.weights = SharedWeights(sizes[0] + orders_bytes(plan.most_opponents), allocate)
+        orders = orders_bytes(plan.most_opponents, len(plan.policies))
+        self.weights = SharedWeights(sizes[0] + orders, allocate)
         self.opponents = OpponentWeights(plan, sizes, allocate)
         self.boards: NDArray[np.float64] = allocate((plan.num_shards, BOARD_SIZE), np.float64)
         self._states = [
             [new_shard_state(game, rows, allocate) for _ in range(self.depth + 1)]
             for _ in range(plan.num_shards)
         ]
-        self.ring = Ring(game, plan.ring_shape, allocate)
-        self.num_bytes = allocate.num_bytes if isinstance(allocate, _Counter) else 0
+        self.rings = new_rings(plan, game, allocate)
+        self.num_bytes = allocate.num_bytes if isinstance(allocate, Counter) else 0
 
     def state(self, shard: int, turn: int) -> ShardState:
         """The shard's state before that rollout."""

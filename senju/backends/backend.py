@@ -27,17 +27,30 @@ from senju.opponents.table import OpponentSpec, TableSettings
 
 
 @dataclass(frozen=True)
+class Policy:
+    """A seat's own policy, and what is kept of what it did."""
+
+    model: dict[str, Any]  # name and settings
+    acting: dict[str, Any] = field(default_factory=dict)  # Acting
+    kept_turns: int = 1
+    keeps_final: bool = False
+    passing_turns: int = 1  # of which all columns are kept
+
+
+@dataclass(frozen=True)
 class Plan:
     """What is to be played: plain data, so that it can be sent anywhere."""
 
     game: dict[str, Any]  # name and settings
-    model: dict[str, Any]
+    model: dict[str, Any]  # the current policy's; of the seating `independent`: the first seat's
     seed: int
     num_shards: int
     games_per_shard: int
     rollout_steps: int
     seating: Seating = "self_play"
     opponents: dict[str, Any] = field(default_factory=dict)  # of the seating `opponents`: TableSettings
+    policies: tuple[dict[str, Any], ...] = ()  # of the seating `independent`: Policy of every seat
+    is_shared: bool = False  # whether the rollouts lie in shared memory, since others learn from them
     num_snapshots: int = 0  # places for the weights of past policies
     acting: dict[str, Any] = field(default_factory=dict)  # how the current policy acts: Acting
     max_lag: int = 0  # rollouts a shard may be ahead of the learner; 0 is the `sync` mode
@@ -49,6 +62,10 @@ class Plan:
     resign_exempt: float = 0.1  # share of the games that are played to the end all the same
     folder: str | None = None  # where what a person must see is written, like a failing shard
     sockets: tuple[str, ...] = ()  # files that workers remove should this process be killed
+
+    def __post_init__(self) -> None:
+        for name in ("policies", "sockets"):  # JSON knows lists alone
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @property
     def resignation(self) -> Resignation:
@@ -67,20 +84,32 @@ class Plan:
         return self.num_snapshots + len(self.opponents.get("fixed", ()))
 
     @property
-    def how_to_act(self) -> Acting:
-        """How the current policy turns a network's outputs into actions."""
-        return Acting(**{**self.acting, "rungs": self.num_shards})
+    def how_to_act(self) -> tuple[Acting, ...]:
+        """How each of the policies turns a network's outputs into actions."""
+        policies = self.all_policies
+        return tuple(Acting(**{**policy.acting, "rungs": self.num_shards}) for policy in policies)
 
     @property
-    def ring_shape(self) -> RingShape:
-        """How many rollouts there is room for."""
-        return RingShape(
-            num_shards=self.num_shards,
-            num_steps=self.rollout_steps,
-            num_rows=self.games_per_shard,
-            kept=self.kept_turns,
-            ahead=self.max_lag,
-            keeps_final=self.keeps_final,
+    def all_policies(self) -> tuple["Policy", ...]:
+        """Whose decisions are learned from: the current policy, or one for every seat."""
+        if not self.policies:
+            return (Policy(self.model, self.acting, self.kept_turns, self.keeps_final),)
+        return tuple(Policy(**policy) for policy in self.policies)
+
+    @property
+    def ring_shapes(self) -> tuple[RingShape, ...]:
+        """How many rollouts there is room for, for each of the policies."""
+        return tuple(
+            RingShape(
+                num_shards=self.num_shards,
+                num_steps=self.rollout_steps,
+                num_rows=self.games_per_shard,
+                kept=policy.kept_turns,
+                ahead=self.max_lag,
+                keeps_final=policy.keeps_final,
+                passing=policy.passing_turns,
+            )
+            for policy in self.all_policies
         )
 
 
@@ -158,8 +187,19 @@ class Backend(ABC):
 
     @property
     @abstractmethod
+    def rings(self) -> tuple[Ring, ...]:
+        """All rollouts that are kept, for each policy; valid until the backend is closed."""
+
+    @property
     def ring(self) -> Ring:
-        """All rollouts that are kept; valid until the backend is closed."""
+        """The only one, where one policy is learned from."""
+        (ring,) = self.rings
+        return ring
+
+    @property
+    @abstractmethod
+    def shared_memory(self) -> int | None:
+        """A descriptor of the memory that holds the arena, where the plan has it shared."""
 
     @abstractmethod
     def publish(self, weights: Weights, version: int, orders: Orders = NO_ORDERS) -> None:

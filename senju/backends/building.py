@@ -4,13 +4,16 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from senju.backends.backend import Plan
 from senju.collect.exploration import BY_POLICY
+from senju.collect.independent import IndependentPlayer, warm_up_independent
 from senju.collect.orders import Orders
 from senju.collect.rollout import RolloutPlayer, warm_up
+from senju.collect.seating import seat_seed
 from senju.collect.shard import Shard
-from senju.collect.slots import Allocate, new_slot
+from senju.collect.slots import Allocate, Ring, new_slot
 from senju.errors import ModelError
 from senju.games import make_game
 from senju.games.game import Game
@@ -23,6 +26,9 @@ from senju.timing import StageClock
 
 def warm_up_plan(plan: Plan, game: Game, models: Sequence[Model]) -> None:
     """Compile, or load from the cache, what playing the plan needs; workers then find it all."""
+    if plan.policies:
+        warm_up_independent(game, models, plan.how_to_act)
+        return
     warm_up(game, models[0])
     if plan.seating == "opponents":
         settings = TableSettings(fixed=(OpponentSpec("random"),) * 2, in_play=1)
@@ -40,8 +46,16 @@ def _no_weights(place: int) -> Weights:
 
 
 def new_acting_models(plan: Plan, game: Game | None = None) -> list[Model]:
-    """The plan's network with the weights it starts from, and one for each fixed agent."""
+    """The plan's network with the weights it starts from, and one for each fixed agent.
+
+    Where every seat has a policy of its own, the networks of all seats.
+    """
     game = game or make_game(**plan.game)
+    if plan.policies:
+        return [
+            make_model(policy.model, game.observation_shape, game.num_actions, seat_seed(plan.seed, seat))
+            for seat, policy in enumerate(plan.all_policies)
+        ]
     settings = [plan.model, *(spec.model for spec in plan.table.fixed if spec.model is not None)]
     return [make_model(each, game.observation_shape, game.num_actions, plan.seed) for each in settings]
 
@@ -69,9 +83,21 @@ class OpponentWeights:
         return self._places[place]
 
 
-def block_sizes(models: Sequence[Model]) -> list[int]:
-    """How many bytes each one's weights take."""
-    return [WeightBlock(model).num_bytes for model in models]
+def weight_block(plan: Plan, models: Sequence[Model]) -> WeightBlock:
+    """What is published: the current policy's weights, or those of all seats one after another."""
+    return WeightBlock(nn.ModuleList(models) if plan.policies else models[0])
+
+
+def block_sizes(plan: Plan, models: Sequence[Model]) -> list[int]:
+    """How many bytes what is published takes, and each fixed opponent's weights."""
+    others = () if plan.policies else models[1:]
+    return [weight_block(plan, models).num_bytes, *(WeightBlock(model).num_bytes for model in others)]
+
+
+def new_rings(plan: Plan, game: Game, allocate: Allocate = np.zeros) -> tuple[Ring, ...]:
+    """A ring for each policy; what one seat sees is a game of one seat."""
+    view = game.seat_view if plan.policies else game
+    return tuple(Ring(view, shape, allocate) for shape in plan.ring_shapes)
 
 
 def new_rollout_player(
@@ -80,10 +106,12 @@ def new_rollout_player(
     models: Sequence[Model],
     clock: StageClock,
     weights_at: Callable[[int], Weights],
-) -> RolloutPlayer:
-    """Whoever plays the plan's shards; the first of the models acts."""
-    acting, num_rows = plan.how_to_act, plan.games_per_shard
-    others = None
+) -> RolloutPlayer | IndependentPlayer:
+    """Whoever plays the plan's shards; the first of the models acts, or each of them in its seat."""
+    num_rows = plan.games_per_shard
+    if plan.policies:
+        return IndependentPlayer(game, models, num_rows, clock, plan.how_to_act)
+    (acting,), others = plan.how_to_act, None
     if plan.seating == "opponents":
         others = OpponentTable(game, num_rows, plan.table, models, acting, weights_at)
     return RolloutPlayer(game, models[0], num_rows, clock, plan.resignation, acting, others, plan.whole_games)

@@ -71,15 +71,16 @@ Message = Task | Done | Failed | Broken | Ready | Stop
 
 def send(connection: "Connection[Any, Any]", message: Message) -> None:
     """Write one message."""
-    connection.send_bytes(_encode(message))
+    connection.send_bytes(encode(message))
 
 
 def receive(connection: "Connection[Any, Any]") -> Message:
     """Read one message; EOFError where the other side is gone."""
-    return _decode(connection.recv_bytes())
+    return decode(connection.recv_bytes())
 
 
-def _encode(message: Message) -> bytes:
+def encode(message: Message) -> bytes:
+    """A message as bytes; the first says of which kind."""
     if isinstance(message, Task):
         return _PLAY.pack(Kind.PLAY, *message)
     if isinstance(message, Done):
@@ -102,7 +103,8 @@ def _encode_failed(failed: Failed) -> bytes:
     return data
 
 
-def _decode(data: bytes) -> Message:
+def decode(data: bytes) -> Message:
+    """What `encode` made bytes of."""
     kind = Kind(data[0])
     if kind == Kind.PLAY:
         return Task(*_PLAY.unpack(data)[1:])

@@ -5,10 +5,10 @@ import dataclasses
 import logging
 import os
 from abc import abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import psutil
@@ -16,7 +16,13 @@ from pydantic import Field
 
 from senju.backends.arena import FIRST_STAGE, Arena
 from senju.backends.backend import Activity, Backend, BackendStatus, Event, Plan, WorkerStatus
-from senju.backends.building import block_sizes, new_acting_models, new_shard, warm_up_plan
+from senju.backends.building import (
+    block_sizes,
+    new_acting_models,
+    new_shard,
+    warm_up_plan,
+    weight_block,
+)
 from senju.backends.member import Hand, State
 from senju.backends.reproduction import Reproduction
 from senju.backends.schedule import Schedule, Task
@@ -33,7 +39,7 @@ from senju.games import GAMES, make_game
 from senju.games.game import Game
 from senju.machine import available_cores
 from senju.models import MODELS
-from senju.models.weights import WeightBlock, Weights
+from senju.models.weights import Weights
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +68,7 @@ class Pool(Backend):
 
     Config: ClassVar[type[Part]] = PoolConfig
     name: ClassVar[str]
+    _descriptor: int = -1  # of the arena's memory, where it is shared
 
     def start(self, plan: Plan) -> None:
         """Lay out the arena, start the workers, and wait until they are ready."""
@@ -84,10 +91,10 @@ class Pool(Backend):
         self._models = new_acting_models(plan, game)
         plan.resignation.check(game)
         warm_up_plan(plan, game, self._models)
-        sizes = block_sizes(self._models)
+        sizes = block_sizes(plan, self._models)
         self._weight_bytes = sizes[0]
         self._arena, self._shared_bytes = self._open_arena(game, sizes)
-        self.publish(WeightBlock(self._models[0]).read(), version=0)
+        self.publish(weight_block(plan, self._models).read(), version=0)
         self._published()  # compiled here, so that workers find it in the cache
         self._lay_out_shards(game)
         self._waited = 0.0
@@ -140,15 +147,21 @@ class Pool(Backend):
         return affordable
 
     @property
-    def ring(self) -> Ring:
+    def rings(self) -> tuple[Ring, ...]:
         """Memory that the workers write to."""
-        return self._arena.ring
+        return self._arena.rings
+
+    @property
+    def shared_memory(self) -> int | None:
+        """The arena's, where it is shared."""
+        return self._descriptor if self._descriptor >= 0 else None
 
     def publish(self, weights: Weights, version: int, orders: Orders = NO_ORDERS) -> None:
         """Write the weights where workers take them at the start of their next rollout."""
         if weights.nbytes != self._weight_bytes:
             raise ModelError(f"a block of {weights.nbytes} bytes for a model of {self._weight_bytes} bytes")
-        packed = pack_orders(orders._replace(version=version), self._plan.most_opponents)
+        orders = orders._replace(version=version)
+        packed = pack_orders(orders, self._plan.most_opponents, len(self._plan.policies))
         self._arena.weights.write(np.concatenate([weights, packed]), version)
 
     def publish_opponent(self, place: int, weights: Weights) -> None:
@@ -159,19 +172,20 @@ class Pool(Backend):
         """The newest weights and orders."""
         block = np.empty(self._arena.weights.num_bytes, np.uint8)
         self._arena.weights.read(block)
-        return block[: self._weight_bytes].copy(), unpack_orders(block, self._plan.most_opponents)
+        orders = unpack_orders(block, self._plan.most_opponents, len(self._plan.policies))
+        return block[: self._weight_bytes].copy(), orders
 
     def collect(self, timeout: float | None = None) -> list[Rollout]:
         """Wait for the workers' rollouts of this turn."""
         began = monotonic()
         finished = self._supervisor.take(timeout)
         self._waited += monotonic() - began
-        return [
-            Rollout(
-                shard, version, self._arena.ring.slot(shard, turn), self._arena.state(shard, turn).clock, turn
-            )
-            for shard, turn, version in finished
-        ]
+        return [self._rollout(shard, turn, version) for shard, turn, version in finished]
+
+    def _rollout(self, shard: int, turn: int, version: int) -> Rollout:
+        first, *others = (ring.slot(shard, turn) for ring in self.rings)
+        slots = (first, *others) if self._plan.policies else ()
+        return Rollout(shard, version, first, self._arena.state(shard, turn).clock, turn, slots)
 
     def snapshot(self) -> list[ShardState]:
         """Copies of the shards' states; rollouts that are not collected yet will be played again."""
@@ -186,7 +200,8 @@ class Pool(Backend):
         supervisor.rest()
         with supervisor.changed:
             supervisor.rewind(turn)
-            self._arena.ring.forget(supervisor.schedule.turn)
+            for ring in self.rings:
+                ring.forget(supervisor.schedule.turn)
             for shard, state in zip(range(self._plan.num_shards), states, strict=True):
                 self._arena.state(shard, supervisor.schedule.turn).write(state)
 
@@ -280,9 +295,12 @@ class Pool(Backend):
         return self._supervisor.take_events()
 
     def close(self) -> None:
-        """End the workers."""
+        """End the workers, and let go of the shared memory."""
         if hasattr(self, "_supervisor"):
             self._supervisor.stop()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
     def _describe(self, task: Task) -> str:
         plan = self._plan
@@ -318,12 +336,20 @@ class Pool(Backend):
         """The plan with names by which another process finds the classes, where there are such names."""
         plan = self._plan
         with contextlib.suppress(ConfigError):  # a class inside a function has none
-            plan = dataclasses.replace(
-                plan,
-                game=plan.game | {"name": GAMES.importable_name(plan.game["name"])},
-                model=plan.model | {"name": MODELS.importable_name(plan.model["name"])},
-            )
+            plan = with_models(plan, MODELS.importable_name)
+            game = plan.game | {"name": GAMES.importable_name(plan.game["name"])}
+            plan = dataclasses.replace(plan, game=game)
         return plan
+
+
+def with_models(plan: Plan, name_of: Callable[[str], str]) -> Plan:
+    """The plan with other names of its networks."""
+
+    def renamed(model: dict[str, Any]) -> dict[str, Any]:
+        return model | {"name": name_of(model["name"])}
+
+    policies = tuple(policy | {"model": renamed(policy["model"])} for policy in plan.policies)
+    return dataclasses.replace(plan, model=renamed(plan.model), policies=policies)
 
 
 def _private_bytes(pid: int | None) -> int:

@@ -13,13 +13,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from senju.backends.backend import Plan
-from senju.backends.building import new_acting_models, new_rollout_player, new_shard
+from senju.backends.building import new_acting_models, new_rollout_player, new_shard, weight_block
 from senju.collect.orders import Orders
 from senju.collect.shard import ShardState, new_shard_state
-from senju.collect.slots import new_slot
+from senju.collect.slots import Ring
 from senju.errors import CheckpointError, RunFolderError
 from senju.games import make_game
-from senju.models.weights import WeightBlock, Weights
+from senju.models.weights import Weights
 from senju.timing import StageClock
 
 
@@ -91,12 +91,14 @@ class Reproduction:
         """Play the rollout here; whatever goes wrong comes as it comes."""
         plan, game = self.plan, make_game(**self.plan.game)
         models = new_acting_models(plan, game)
-        WeightBlock(models[0]).write(self.weights)
+        weight_block(plan, models).write(self.weights)
         shard = new_shard(plan, game, self.shard)
         shard.restore(self.state)
         player = new_rollout_player(plan, game, models, StageClock(), self.opponents.__getitem__)
-        slot = new_slot(game, plan.rollout_steps, plan.games_per_shard, plan.keeps_final)
-        player.play(shard, slot, self.orders)
+        shapes = [dataclasses.replace(shape, num_shards=1, kept=1, ahead=0) for shape in plan.ring_shapes]
+        view = game.seat_view if plan.policies else game
+        slots = [Ring(view, shape).slot(0, 0) for shape in shapes]
+        player.play_all(shard, slots, self.orders)
 
 
 def _as_tensor(array: NDArray[Any]) -> torch.Tensor:

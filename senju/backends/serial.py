@@ -1,19 +1,22 @@
 """The serial backend: all shards in this process, one after another. It is the oracle."""
 
+import os
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from time import monotonic
 
 import psutil
 
-from senju.backends.arena import require_room
+from senju.backends.arena import Arena, map_shared, open_anonymous, require_room
 from senju.backends.backend import Activity, Backend, BackendStatus, Event, Plan, WorkerStatus
 from senju.backends.building import (
     OpponentWeights,
     block_sizes,
     new_acting_models,
+    new_rings,
     new_rollout_player,
     new_shard,
+    weight_block,
 )
 from senju.collect.orders import NO_ORDERS, Orders
 from senju.collect.seating import Failure
@@ -21,28 +24,31 @@ from senju.collect.shard import ShardState
 from senju.collect.slots import Ring, Rollout
 from senju.errors import ConfigError
 from senju.games import make_game
+from senju.games.game import Game
 from senju.machine import math_threads
-from senju.models.weights import WeightBlock, Weights
+from senju.models.weights import Weights
 from senju.timing import StageClock
 
 
 class Serial(Backend):
     """Plays every shard here, as its one worker."""
 
+    _descriptor: int = -1  # of the arena's memory, where it is shared
+
     def start(self, plan: Plan) -> None:
         """Build the game, the acting copy of the model, the shards and their slots."""
         game = make_game(**plan.game)
         game.warm_up()
         models = new_acting_models(plan, game)
-        sizes = block_sizes(models)
-        require_room(plan, game, sizes)
-        self._weights = WeightBlock(models[0])
+        sizes = block_sizes(plan, models)
+        num_bytes = require_room(plan, game, sizes)
+        self._weights = weight_block(plan, models)
         self._opponents = OpponentWeights(plan, sizes)
         self._orders = NO_ORDERS
         self._clock = StageClock()
         self._player = new_rollout_player(plan, game, models, self._clock, self._opponents.read)
         self._shards = [new_shard(plan, game, index) for index in range(plan.num_shards)]
-        self._ring = Ring(game, plan.ring_shape)
+        self._plan, self._rings = plan, self._lay_out(plan, game, sizes, num_bytes)
         self._first = [shard.rows.clock.copy() for shard in self._shards]  # of the rollout collected last
         self._next, self._turn = 0, 0  # the shard to play next, and how often all were played
         self._can_play = threading.Event()
@@ -50,10 +56,21 @@ class Serial(Backend):
         self._activities: list[Activity] = []
         self._began, self._busy, self._playing, self._rollouts = monotonic(), 0.0, False, 0
 
+    def _lay_out(self, plan: Plan, game: Game, sizes: Sequence[int], num_bytes: int) -> tuple[Ring, ...]:
+        if not plan.is_shared:
+            return new_rings(plan, game)
+        self._descriptor = open_anonymous(num_bytes)
+        return Arena(plan, game, sizes, map_shared(self._descriptor, num_bytes)).rings
+
     @property
-    def ring(self) -> Ring:
-        """Memory of this process."""
-        return self._ring
+    def rings(self) -> tuple[Ring, ...]:
+        """Memory of this process, or memory that learners share."""
+        return self._rings
+
+    @property
+    def shared_memory(self) -> int | None:
+        """The arena's, where it is shared."""
+        return self._descriptor if self._descriptor >= 0 else None
 
     def publish(self, weights: Weights, version: int, orders: Orders = NO_ORDERS) -> None:
         """Copy the weights into the acting model."""
@@ -86,20 +103,24 @@ class Serial(Backend):
         return left > 0 and self._can_play.wait(left)
 
     def _play(self, index: int) -> Rollout:
-        shard, slot, began = self._shards[index], self._ring.slot(index, self._turn), monotonic()
+        shard, began = self._shards[index], monotonic()
+        slots = tuple(ring.slot(index, self._turn) for ring in self._rings)
         self._first[index][:] = shard.rows.clock
         self._playing = True
-        self._ring.open(index, self._turn)
+        for ring in self._rings:
+            ring.open(index, self._turn)
         try:
-            self._player.play(shard, slot, self._orders)
+            self._player.play_all(shard, slots, self._orders)
         finally:
             self._playing = False
-        self._ring.seal(index, self._turn)
+        for ring in self._rings:
+            ring.seal(index, self._turn)
         ended = monotonic()
         self._busy += ended - began
         self._rollouts += 1
         self._activities.append(Activity(0, index, self._turn, began, ended))
-        return Rollout(index, self._orders.version, slot, self._first[index], self._turn)
+        own = slots if self._plan.policies else ()
+        return Rollout(index, self._orders.version, slots[0], self._first[index], self._turn, own)
 
     def snapshot(self) -> list[ShardState]:
         """Copies of the shards' states."""
@@ -110,7 +131,8 @@ class Serial(Backend):
         for shard, state in zip(self._shards, states, strict=True):
             shard.restore(state)
         self._next, self._turn = 0, self._turn if turn is None else turn
-        self._ring.forget(self._turn)
+        for ring in self._rings:
+            ring.forget(self._turn)
 
     def pause(self, workers: Collection[int] | None = None) -> None:
         """Begin no other rollout until resumed (by another thread)."""
@@ -183,4 +205,7 @@ class Serial(Backend):
         return []
 
     def close(self) -> None:
-        """Nothing to stop: everything here belongs to this process."""
+        """Let go of the shared memory; everything else here belongs to this process."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

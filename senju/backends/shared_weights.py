@@ -18,9 +18,12 @@ _NEWEST = 2 * NUM_PLACES  # where the header names the newest place; before it: 
 
 @compiled
 def _begin_writing(header: NDArray[np.int64]) -> int:
-    """Choose the place after the newest and mark it as being written."""
+    """Choose the place after the newest and mark it as being written.
+
+    A writer that was killed may have left it marked; then it stays so, under another number.
+    """
     place = (header[_NEWEST] + 1) % NUM_PLACES
-    header[place] += 1
+    header[place] += 1 + header[place] % 2
     memory_fence()
     return place  # type: ignore[no-any-return]  # numba has no types
 
@@ -71,7 +74,7 @@ class SharedWeights:
         return sequence * NUM_PLACES + place
 
     def write(self, block: Weights, version: int) -> None:
-        """Make this block the newest; only one process ever writes."""
+        """Make this block the newest; one process writes at a time."""
         place = _begin_writing(self._header)
         self._places[place] = block
         _end_writing(self._header, place, version)

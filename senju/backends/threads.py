@@ -5,6 +5,7 @@ nothing has to be started or shared. A thread cannot be killed: one that hangs e
 """
 
 import copy
+import mmap
 import socket
 import sys
 import threading
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from senju.backends.arena import Arena, new_private_block, require_room
+from senju.backends.arena import Arena, map_shared, new_private_block, open_anonymous, require_room
 from senju.backends.backend import Plan
 from senju.backends.member import Hand
 from senju.backends.messages import send
@@ -77,10 +78,16 @@ class Threads(Pool):
     """Workers are threads."""
 
     name = "threads"
+    _block: NDArray[np.uint8] | mmap.mmap
 
     def _open_arena(self, game: Game, sizes: Sequence[int]) -> tuple[Arena, int]:
-        self._block: NDArray[np.uint8] = new_private_block(require_room(self._plan, game, sizes))
-        return Arena(self._plan, game, sizes, self._block), 0
+        num_bytes = require_room(self._plan, game, sizes)
+        if not self._plan.is_shared:
+            self._block = new_private_block(num_bytes)
+            return Arena(self._plan, game, sizes, self._block), 0
+        self._descriptor = open_anonymous(num_bytes)
+        self._block = map_shared(self._descriptor, num_bytes)
+        return Arena(self._plan, game, sizes, self._block), num_bytes
 
     def _hire(self, index: int) -> Hand:
         return ThreadHand(self._plan, self._models, self._block, index)

@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 
 from senju.backends.arena import BEAT, FIRST_STAGE, Arena
 from senju.backends.backend import Plan
-from senju.backends.building import block_sizes, new_rollout_player, new_shard, warm_up_plan
+from senju.backends.building import (
+    block_sizes,
+    new_rollout_player,
+    new_shard,
+    warm_up_plan,
+    weight_block,
+)
 from senju.backends.messages import Broken, Done, Failed, Ready, Stop, receive, send
 from senju.backends.schedule import Task
 from senju.collect.orders import NO_ORDERS, unpack_orders
@@ -20,7 +26,6 @@ from senju.collect.rollout import STAGES
 from senju.errors import SenjuError
 from senju.games import make_game
 from senju.models.model import Model
-from senju.models.weights import WeightBlock
 from senju.timing import StageClock
 
 
@@ -62,8 +67,8 @@ class Worker:
         game = make_game(**plan.game)
         warm_up_plan(plan, game, models)
         self._plan = plan
-        self._block = WeightBlock(models[0])
-        self._arena = Arena(plan, game, block_sizes(models), block)
+        self._block = weight_block(plan, models)
+        self._arena = Arena(plan, game, block_sizes(plan, models), block)
         self._published = np.empty(self._arena.weights.num_bytes, np.uint8)
         self._stamp, self._orders = -1, NO_ORDERS
         clock = BoardClock(self._arena.boards[index])
@@ -74,12 +79,15 @@ class Worker:
         """Play a rollout with the newest weights."""
         began = monotonic()
         self._take_weights()
-        shard, ring = self._shard, self._arena.ring
+        shard, rings = self._shard, self._arena.rings
         shard.index = task.shard
         shard.restore(self._arena.state(task.shard, task.turn))
-        ring.open(task.shard, task.turn)
-        self._player.play(shard, ring.slot(task.shard, task.turn), self._orders)
-        ring.seal(task.shard, task.turn)
+        for ring in rings:
+            ring.open(task.shard, task.turn)
+        slots = [ring.slot(task.shard, task.turn) for ring in rings]
+        self._player.play_all(shard, slots, self._orders)
+        for ring in rings:
+            ring.seal(task.shard, task.turn)
         self._arena.state(task.shard, task.turn + 1).write(shard.state)
         return Done(task, self._orders.version, began, monotonic())
 
@@ -87,7 +95,7 @@ class Worker:
         if self._arena.weights.stamp != self._stamp:
             self._stamp, _ = self._arena.weights.read(self._published)
             self._block.write(self._published[: self._block.num_bytes])
-            self._orders = unpack_orders(self._published, self._plan.most_opponents)
+            self._orders = unpack_orders(self._published, self._plan.most_opponents, len(self._plan.policies))
 
     def take_failures(self, task: Task) -> list[Broken]:
         """The opponents that failed in the rollout just played."""

@@ -14,10 +14,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from senju.cli.agents import AgentsBoard, reward_text, who_text
 from senju.cli.console import percent, score_text
 from senju.cli.quantities import duration_text, figure_text, size_text
 from senju.machine import available_cores
 from senju.training import trainer
+from senju.training.episodes import EpisodesResult
 from senju.training.evaluation import MatchResult
 from senju.training.run import Run
 from senju.training.run_config import RunConfig
@@ -41,6 +43,7 @@ SHOWN_METRICS = {
     "opponent_score": "score against others",
     "learning_rate": "learning rate",
     "steps_per_game": "steps per game",
+    "reward_per_game": "reward per game",
 }
 
 
@@ -73,6 +76,7 @@ class TrainingDisplay(LiveDisplay, trainer.Listener):
 
     def __init__(self, console: Console) -> None:
         self.results: dict[str, list[MatchResult]] = defaultdict(list)
+        self.agents: AgentsBoard | None = None  # where every seat has one of its own
         self._progress = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=None),
@@ -88,12 +92,11 @@ class TrainingDisplay(LiveDisplay, trainer.Listener):
 
     def on_start(self, run: Run, update: int) -> None:
         """Say what is trained and where it is kept."""
-        weights = sum(parameter.numel() for parameter in run.new_model().parameters())
         config = run.config
+        self.agents = AgentsBoard(config) if config.is_independent else None
         self.console.print(
-            f"Training [bold]{config.game['name']}[/] by {config.algorithm['name']} with the model "
-            f"{config.model['name']} ({weights:,} weights), {config.collect.num_games} games at once, "
-            f"{config.total_steps:,} steps, seed {config.seed}; {_hands(config)}.",
+            f"Training [bold]{config.game['name']}[/]{_learners(run)}, {config.collect.num_games} games at "
+            f"once, {config.total_steps:,} steps, seed {config.seed}; {_hands(config)}.",
             highlight=False,
         )
         for line in _others(config):
@@ -104,13 +107,16 @@ class TrainingDisplay(LiveDisplay, trainer.Listener):
     def on_update(self, progress: trainer.Progress) -> None:
         """Redraw, or now and then write a line."""
         self._latest = progress
+        if self.agents is not None:
+            self.agents.see(progress.metrics)
         left = f"{duration_text(progress.seconds_left)} left"
         self._progress.update(self._task, completed=progress.update, left=left)
         if not self.console.is_terminal and monotonic() - self._last_line > PLAIN_INTERVAL:
             self._last_line = monotonic()
             self.console.print(
                 f"update {progress.update}/{progress.total_updates}, "
-                f"{progress.steps_per_second:,.0f} steps/s, {left}",
+                f"{progress.steps_per_second:,.0f} steps/s, "
+                f"{f'{self.agents.line()}, ' if self.agents else ''}{left}",
                 highlight=False,
             )
 
@@ -122,12 +128,25 @@ class TrainingDisplay(LiveDisplay, trainer.Listener):
                 f"update {update}: against {escape(result.opponent)} {score_text(result)}", highlight=False
             )
 
+    def on_episodes(self, update: int, result: EpisodesResult) -> None:
+        """Add what the agents got to what is known of them."""
+        assert self.agents is not None
+        self.agents.results.append(result)
+        if not self.console.is_terminal:
+            assert result.random is not None
+            rewards, random = (", ".join(map(reward_text, r.rewards)) for r in (result, result.random))
+            self.console.print(
+                f"update {update}: reward per episode {rewards} (at random {random})", highlight=False
+            )
+
     def _render(self) -> RenderableType:
         if self._latest is None:
             return Panel("compiling kernels and starting …", border_style="dim")
         parts: list[RenderableType] = [self._progress]
         if self.results:
             parts.append(self._strength_table())
+        if self.agents is not None:
+            parts.append(self.agents.table())
         columns = Table.grid(expand=True, padding=(0, 2))
         columns.add_row(self._metrics_table(self._latest), _time_table(self._latest))
         parts += [columns, Text(f"  {self._latest.explanation}", style="dim")]
@@ -177,6 +196,15 @@ def _workers_line(progress: trainer.Progress) -> Text:
     return line.append(", ".join(facts), style="dim")
 
 
+def _learners(run: Run) -> str:
+    """Who learns, in words."""
+    config = run.config
+    if config.is_independent:
+        return f": {who_text(run)}, nothing shared"
+    weights = sum(parameter.numel() for parameter in run.new_model().parameters())
+    return f" by {config.algorithm['name']} with the model {config.model['name']} ({weights:,} weights)"
+
+
 def _others(config: RunConfig) -> list[str]:
     """Who it is trained against, in words, and what may surprise about it."""
     if config.collect.seating != "opponents":
@@ -197,8 +225,23 @@ def _others(config: RunConfig) -> list[str]:
 ONE_OF = {"processes": "process", "threads": "thread"}
 
 
+HOW_THEY_LEARN = {
+    "sequential": "agents learn one after another",
+    "processes": "agents learn in processes of their own",
+    "stacked": "agents learn stacked, as one computation",
+}
+
+
 def _hands(config: RunConfig) -> str:
-    """Who plays, in words."""
+    """Who plays, in words, and how agents learn where there are several."""
+    players = _players(config)
+    if not config.is_independent:
+        return players
+    meanwhile = " while games go on" if config.collect.mode == "async" else ""
+    return f"{players}, {HOW_THEY_LEARN[config.learners]}{meanwhile}"
+
+
+def _players(config: RunConfig) -> str:
     name = config.backend["name"]
     if name == "serial":
         return "one process"

@@ -1,4 +1,4 @@
-"""`senju evaluate`: how strong a run's agent is."""
+"""`senju evaluate`: how strong a run's agent is, or what the agents of a world get."""
 
 from functools import partial
 from pathlib import Path
@@ -8,8 +8,12 @@ import typer
 from rich.markup import escape
 from rich.progress import Progress, TaskID
 
+from senju.cli.agents import agents_as_dicts, episodes_table
 from senju.cli.console import JsonOption, SeedOption, err, friendly_errors, out, print_json
 from senju.cli.results import judgement_text, match_table
+from senju.errors import ConfigError
+from senju.training.checkpoint import describe_os_error
+from senju.training.episodes import EpisodesResult, play_episodes
 from senju.training.evaluation import MatchResult, play_match
 from senju.training.opponents import KNOWN_OPPONENTS, make_player
 from senju.training.run import Run
@@ -23,7 +27,9 @@ def evaluate(
             help=f"{KNOWN_OPPONENTS}; self@UPDATE is an older checkpoint of this run. May be given often."
         ),
     ] = ["random"],  # noqa: B006  # typer copies it
-    games: Annotated[int, typer.Option(help="Games per opponent; even, since colours are swapped.")] = 200,
+    games: Annotated[
+        int, typer.Option(help="Games per opponent, even, since colours are swapped; or episodes of a world.")
+    ] = 200,
     seed: SeedOption = 0,
     temperature: Annotated[
         float, typer.Option(help="Of the agents: 0 plays the best move, 1 draws from the policy.", min=0)
@@ -35,14 +41,25 @@ def evaluate(
     checkpoint: Annotated[
         str | None, typer.Option(help="A checkpoint by name or update; the newest by default.")
     ] = None,
+    gif: Annotated[
+        Path | None,
+        typer.Option(help="Of a world with an agent in each seat: write an episode to this file."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure strength: matches with colours swapped in pairs, scores with Wilson intervals.
 
     Against `perfect`, every move from positions with at least 14 stones is judged by an exact solver.
+    Where every seat has an agent of its own, measure what each gets in whole episodes, beside random play.
     """
     with friendly_errors():
         opened = Run(run)
+        if opened.config.is_independent:
+            _refuse_match_options(opened, against, temperature, opening_plies)
+            _evaluate_agents(opened, checkpoint, games, seed, gif, as_json)
+            return
+        if gif is not None:
+            raise ConfigError(f"--gif {gif}: {run} is measured by matches, and films are of whole worlds")
         player = opened.agent_at(checkpoint).player(temperature)
         names = [f"{run}@{name[5:]}" if name.startswith("self@") else name for name in against]
         opponents = [make_player(opened.game, name, temperature) for name in names]
@@ -60,6 +77,61 @@ def evaluate(
     for result in results:
         if result.judgement is not None:
             out.print(judgement_text(result.judgement), highlight=False)
+
+
+def _refuse_match_options(
+    run: Run, against: list[str], temperature: float, opening_plies: int | None
+) -> None:
+    """Options that mean nothing where all agents of a world play together."""
+    given = {
+        f"--against {against[-1]}": against != ["random"],
+        f"--temperature {temperature:g}": temperature != 0.0,
+        f"--opening-plies {opening_plies}": opening_plies is not None,
+    }
+    for option, is_given in given.items():
+        if is_given:
+            raise ConfigError(
+                f"{option} is for matches; in {run.path} every seat has an agent of its own, and they are "
+                "measured together, beside random play"
+            )
+
+
+def _evaluate_agents(
+    run: Run, checkpoint: str | None, episodes: int, seed: int, gif: Path | None, as_json: bool
+) -> None:
+    """Play whole episodes with all agents, and tell what each got."""
+    if gif is not None:
+        _require_gif(gif)
+    agents = run.agents_at(checkpoint)
+    length = run.config.collect.max_game_length
+    with err.status("playing episodes …", spinner="dots"):
+        result = play_episodes(run.game, agents, episodes, seed, max_length=length)
+    if gif is not None:
+        _write_gif(run, result, gif)
+    if as_json:
+        print_json(agents_as_dicts(run, agents, result))
+        return
+    name, _, _ = agents[0].name.partition(" agent ")
+    out.print(episodes_table(run, result, f"{name}, {episodes} episodes of {result.turns:g} turns"))
+    if gif is not None:
+        out.print(f"An episode: {escape(str(gif))}", highlight=False, soft_wrap=True)
+
+
+def _require_gif(path: Path) -> None:
+    if path.suffix.lower() != ".gif":
+        raise ConfigError(f"--gif {path}: expected a name that ends in .gif")
+    if not path.parent.is_dir():
+        raise ConfigError(f"--gif {path}: there is no folder {path.parent}; make it first")
+
+
+def _write_gif(run: Run, result: EpisodesResult, path: Path) -> None:
+    film = run.game.film(result.positions)
+    if film is None:
+        raise ConfigError(f"--gif {path}: {run.game.name} cannot be drawn as a film; its `film` gives none")
+    try:
+        path.write_bytes(film)
+    except OSError as error:
+        raise ConfigError(f"--gif {path} cannot be written: {describe_os_error(error)}") from None
 
 
 def _show_done(progress: Progress, task: TaskID, games_done: int) -> None:

@@ -30,7 +30,7 @@ def games(
         shape = "×".join(map(str, fact["observation_shape"]))  # type: ignore[call-overload]  # a list
         table.add_row(
             str(fact["name"]),
-            str(fact["num_seats"]),
+            f"{fact['num_seats']} at once" if fact["num_acting"] != 1 else str(fact["num_seats"]),
             str(fact["num_actions"]),
             shape,
             str(fact["description"]),

@@ -59,6 +59,7 @@ def play(
         if run is not None:
             opened = Run(run)
             opened.require_game(game)
+            _require_turns_of_two(opened.game)
             rules, agent = opened.game, opened.agent
             opponent: Player = agent.player(temperature)
             if nodes:
@@ -68,18 +69,25 @@ def play(
             if nodes:
                 raise ConfigError("--nodes needs an agent to search with; give --run")
             rules = make_game(game)
+            _require_turns_of_two(rules)
             usual = "minimax:4" if rules.heuristic() is None else "greedy:2"
             opponent = make_player(rules, against or usual, temperature)
         if letters is not None:
             _write_boards_in(rules, letters)
-        if rules.num_seats != 2 or rules.num_acting != 1:
-            raise ConfigError(f"{game} has {rules.num_seats} seats; `play` needs two that take turns")
         if record is not None:
             _require_record(rules, record)
         session = _Session(rules, opponent, agent, seat - 1, seed)
         session.run()
         if record is not None:
             _write_record(session.record(), record)
+
+
+def _require_turns_of_two(game: Game) -> None:
+    if game.num_seats != 2 or game.num_acting != 1:
+        at_once = " that act at once" if game.num_acting > 1 else ""
+        raise ConfigError(
+            f"{game.name} has {game.num_seats} seats{at_once}; `play` needs two that take turns"
+        )
 
 
 def _write_boards_in(game: Game, letters: str) -> None:

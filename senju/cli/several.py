@@ -63,6 +63,12 @@ def _show_start(folder: Path, agents: Sequence[Trainee]) -> None:
         f"{config.algorithm['name']} side by side, {config.total_steps:,} steps each, seeds {seeds}.",
         highlight=False,
     )
+    if config.is_independent:
+        out.print(
+            f"Each of them is a run with {len(config.seat_settings)} agents in one world; how many live in "
+            "it is a setting of the game.",
+            highlight=False,
+        )
     out.print(f"Folder: [bold]{escape(str(folder))}[/]", highlight=False, soft_wrap=True)
     training = [agent for agent in agents if agent.cores]
     cores = sorted({core for agent in training for core in agent.cores})
@@ -143,7 +149,15 @@ def _show_next(folder: Path, comparison: Comparison) -> None:
         )
         return
     first = comparison["strongest"] or comparison["agents"][0]["name"]
-    game = Run(folder / first).config.game["name"]
+    config = Run(folder / first).config
+    if config.is_independent:
+        out.print(
+            f"Measure the first: [bold]{program()} evaluate {path}/{first}[/]",
+            highlight=False,
+            soft_wrap=True,
+        )
+        return
+    game = config.game["name"]
     out.print(
         f"Play against {'the strongest' if comparison['strongest'] else 'the first'}: "
         f"[bold]{program()} play {game} --run {path}/{first}[/]",

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from senju.cli.agents import reward_text
 from senju.cli.console import JsonOption, friendly_errors, out, print_json, program
 from senju.cli.display import SHOWN_METRICS
 from senju.cli.quantities import UNKNOWN, count_text, duration_text, figure_text, share_text, size_text
@@ -71,6 +72,7 @@ def _from_folder(run: Run) -> Status:
         "metrics": metrics[-1] if metrics else {},
         "set_aside": shards_set_aside(run.path),
         "evaluations": [record for record in evaluations if record["update"] == last],
+        **({"episodes": run.episodes[-1:]} if run.config.is_independent else {}),
     }
 
 
@@ -151,6 +153,8 @@ def _rows_in_training(found: Status, backend: dict[str, Any], num_workers: int) 
         "memory": f"{own}, shared {shared}",
         "process": _plain(found.get("pid")),
     }
+    if found.get("rewards"):
+        rows["reward per game"] = ", ".join(map(reward_text, found["rewards"]))
     if backend.get("set_aside"):
         rows["shards set aside"] = ", ".join(map(str, backend["set_aside"]))
     if found.get("explanation"):
@@ -192,6 +196,10 @@ def _rows_at_rest(found: Status) -> dict[str, str]:
     rows |= {label: figure_text(metrics[name]) for name, label in SHOWN_METRICS.items() if name in metrics}
     for record in found["evaluations"]:
         rows[f"against {record['opponent']}"] = f"{share_text(record['score'])} at update {record['update']}"
+    for record in found.get("episodes", ()):
+        when = f"per episode at update {record['update']}"
+        for agent, (reward, random) in enumerate(zip(record["rewards"], record["random"], strict=True)):
+            rows[f"agent {agent}"] = f"{reward_text(reward)} {when}, random {reward_text(random)}"
     return rows
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from senju.cli.agents import episodes_table
 from senju.cli.console import JsonOption, SetOption, friendly_errors, out, print_json, program, settings_from
 from senju.cli.display import TrainingDisplay
 from senju.cli.results import judgement_text, match_table
@@ -14,7 +15,8 @@ from senju.config import merged
 from senju.errors import ConfigError
 from senju.training.api import prepare, train_run
 from senju.training.interrupt import stop_on_signals
-from senju.training.monitor import shards_set_aside
+from senju.training.measuring import REWARDS, STRENGTH
+from senju.training.monitor import read_events, shards_set_aside
 from senju.training.opponent_options import opponents_settings
 from senju.training.run import Run
 from senju.training.run_config import known_presets
@@ -129,6 +131,7 @@ def _train_one(prepared: Run, checkpoint: str | None, max_updates: int | None, a
 def _summary(run: Run, finished: bool) -> dict[str, object]:
     metrics, evaluations = run.metrics, run.evaluations
     last = evaluations[-1]["update"] if evaluations else None
+    episodes = {"episodes": run.episodes[-1:]} if run.config.is_independent else {}
     return {
         "run": str(run.path),
         "finished": finished,
@@ -139,6 +142,7 @@ def _summary(run: Run, finished: bool) -> dict[str, object]:
         "evaluations": [record for record in evaluations if record["update"] == last],
         "explanation": explain(_total_stages(run)),
         "set_aside": shards_set_aside(run.path),
+        **episodes,
     }
 
 
@@ -163,6 +167,8 @@ def _show_end(run: Run, display: TrainingDisplay, finished: bool) -> None:
     out.print()
     if latest:
         out.print(match_table(latest, "How strong it became"))
+    if display.agents is not None and display.agents.results:
+        out.print(episodes_table(run, display.agents.results[-1], "What they get in the end"))
     for result in latest:
         if result.judgement is not None:
             out.print(judgement_text(result.judgement), highlight=False)
@@ -175,9 +181,28 @@ def _show_end(run: Run, display: TrainingDisplay, finished: bool) -> None:
         out.print(
             f"[bold red]{lost} shards failed and were set aside;[/] see {path}/events.jsonl", soft_wrap=True
         )
-    if (run.path / "strength.svg").exists():
-        out.print(f"Strength over time: {path}/strength.svg", highlight=False, soft_wrap=True)
+    helped = sum(event["kind"].startswith("learner_") for event in read_events(run.path))
+    if helped:
+        out.print(
+            f"[yellow]{helped} times a learner failed, was lost or hung and was replaced;[/] "
+            f"see {path}/events.jsonl",
+            highlight=False,
+            soft_wrap=True,
+        )
+    _show_pictures(run)
     game = run.config.game["name"]
-    out.print(
-        f"Play against it: [bold]{program()} play {game} --run {path}[/]", highlight=False, soft_wrap=True
-    )
+    if run.config.is_independent:
+        after = f"Measure them again: [bold]{program()} evaluate {path}[/]"
+    else:
+        after = f"Play against it: [bold]{program()} play {game} --run {path}[/]"
+    out.print(after, highlight=False, soft_wrap=True)
+
+
+def _show_pictures(run: Run) -> None:
+    """Where they are, of those that there are."""
+    pictures = [("Strength over time", STRENGTH), ("Rewards over time", REWARDS)]
+    films = [record["film"] for record in run.episodes[-1:] if record["film"]]
+    pictures += [("An episode at the end", film) for film in films]
+    for what, name in pictures:
+        if (run.path / name).exists():
+            out.print(f"{what}: {escape(str(run.path / name))}", highlight=False, soft_wrap=True)

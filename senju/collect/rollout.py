@@ -1,6 +1,7 @@
 """The hot loop: T steps of one shard, written into a slot. Nothing here runs per row in Python."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from senju.collect.resignation import NEVER, Resignation
 from senju.collect.seating import CURRENT, Others, keep_own
 from senju.collect.shard import Shard
 from senju.collect.slots import Ring, RingShape, Slot
-from senju.games.game import Game, Observations, Outcomes
+from senju.games.game import Game, Observations, Outcomes, SeatView
 from senju.games.rows import ACTION, Rows, first_allowed
 from senju.kernels import compiled
 from senju.models.model import Model
@@ -28,7 +29,7 @@ class Actor:
     differently: equal bits need equal shapes.
     """
 
-    def __init__(self, game: Game, model: Model, num_rows: int) -> None:
+    def __init__(self, game: Game | SeatView, model: Model, num_rows: int) -> None:
         self.model = model.eval().requires_grad_(False)
         self.num_rows = num_rows
         self._batch = num_rows * game.num_acting
@@ -162,6 +163,11 @@ class RolloutPlayer:
             clock.lap("restart")
         self._end(shard, slot)
 
+    def play_all(self, shard: Shard, slots: Sequence[Slot], orders: Orders = NO_ORDERS) -> None:
+        """Fill the slot of the one policy there is."""
+        (slot,) = slots
+        self.play(shard, slot, orders)
+
     def _begin(self, shard: Shard, slot: Slot, orders: Orders) -> None:
         slot.bootstrap.fill(0.0)
         slot.final_at.fill(-1)
@@ -234,7 +240,7 @@ class RolloutPlayer:
 
     def _end(self, shard: Shard, slot: Slot) -> None:
         """Value what goes on; leave nothing of an older rollout in the slot."""
-        _leave_empty_finals(slot, self._num_final)
+        leave_empty_finals(slot, self._num_final)
         running = ~(slot.terminated[-1] | slot.truncated[-1] | self._is_resting)
         if self.acting.by == "policy" and running.any():
             self._value_positions(shard, running, slot.bootstrap[-1])
@@ -289,7 +295,8 @@ _WRITTEN_OTHERWISE = ("seats", "bootstrap", "final_at", "final_observation", "fi
 _EMPTIED = tuple(name for name in Slot._fields if name not in _WRITTEN_OTHERWISE)
 
 
-def _leave_empty_finals(slot: Slot, num_final: int) -> None:
+def leave_empty_finals(slot: Slot, num_final: int) -> None:
+    """Leave nothing of an older rollout where no truncated position was kept."""
     slot.final_observation[num_final:] = 0
     slot.final_legal[num_final:] = 0
     slot.final_seats[num_final:] = -1

@@ -2,7 +2,8 @@
 
 `self_play` seats the current policy everywhere: all decisions of a step are one batch, and all
 of them are learned from. `opponents` seats it in one seat of each game and others in the rest; only
-its own decisions are learned from.
+its own decisions are learned from. `independent` gives every seat a policy of its own, which learns from
+what that seat sees and does, and from nothing else.
 """
 
 from abc import ABC, abstractmethod
@@ -16,9 +17,14 @@ from senju.games.game import Observations
 from senju.games.rows import Rows
 from senju.kernels import compiled
 
-Seating = Literal["self_play", "opponents"]
+Seating = Literal["self_play", "opponents", "independent"]
 
 CURRENT = 0  # in `seated`: the current policy; any other number is an opponent's id
+
+
+def seat_seed(seed: int, seat: int) -> int:
+    """The seed of one seat's policy, where each has its own."""
+    return int(np.random.SeedSequence([seed, seat]).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 class Failure(NamedTuple):

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from senju.games.game import Game, Observations, Outcomes
+from senju.games.game import Game, Observations, Outcomes, SeatView
+from senju.games.rows import CLOCK
 from senju.kernels import compiled, legal_words, memory_fence
 
 
@@ -51,7 +52,7 @@ class Slot(NamedTuple):
         return Outcomes(self.rewards[time], self.terminated[time], self.truncated[time])
 
 
-PASSING = ("log_probs", "values", "bootstrap", "seated")  # columns of which no more than the newest is kept
+PASSING = ("log_probs", "values", "bootstrap", "seated")  # columns that are kept for the newest turns alone
 
 
 class Rollout(NamedTuple):
@@ -62,6 +63,10 @@ class Rollout(NamedTuple):
     data: Slot
     clock: NDArray[np.void]  # [row], each row's id, game and step when it began
     turn: int = 0  # of the shard's rollouts; one is collected from every shard in each turn
+    slots: tuple[Slot, ...] = ()  # of every seat, where each has a policy of its own; `data` is the first
+
+
+NO_CLOCK = np.zeros(0, CLOCK)
 
 
 class Allocate(Protocol):
@@ -84,6 +89,7 @@ class RingShape:
     kept: int = 1
     ahead: int = 0
     keeps_final: bool = False
+    passing: int = 1  # turns of which the `PASSING` columns are kept as well
 
     @property
     def depth(self) -> int:
@@ -103,7 +109,7 @@ class Ring:
     is one index away. Whoever reads while others write compares the seal before and after.
     """
 
-    def __init__(self, game: Game, shape: RingShape, allocate: Allocate = np.zeros) -> None:
+    def __init__(self, game: Game | SeatView, shape: RingShape, allocate: Allocate = np.zeros) -> None:
         self.shape = shape
         steps = (shape.num_steps, shape.num_rows)
         decisions = (*steps, game.num_acting)
@@ -127,7 +133,7 @@ class Ring:
             "bootstrap": ((*steps, game.num_seats), np.float32),
             "seated": ((*steps, game.num_seats), np.int32),
         }
-        places = dict.fromkeys(sizes, shape.depth) | dict.fromkeys(PASSING, shape.ahead + 1)
+        places = dict.fromkeys(sizes, shape.depth) | dict.fromkeys(PASSING, shape.ahead + shape.passing)
         self.columns = Slot(
             **{
                 name: allocate((shape.num_shards, places[name], *size), dtype)

@@ -10,6 +10,9 @@ GAMES: Registry[Game] = Registry(
         "tic_tac_toe": "senju.games.tic_tac_toe:TicTacToe",
         "connect_four": "senju.games.connect_four:ConnectFour",
         "shogi": "senju.games.shogi.game:Shogi",
+        "treasure_hunt": "senju.games.gridworld.treasure_hunt:TreasureHunt",
+        "cleanup": "senju.games.gridworld.cleanup:Cleanup",
+        "tag": "senju.games.gridworld.tag:Tag",
     },
 )
 

@@ -13,6 +13,7 @@ snapshot. The loop that drives a game:
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -39,6 +40,19 @@ class Outcomes(NamedTuple):
     rewards: NDArray[np.float32]  # [row, seat]
     terminated: NDArray[np.bool_]  # [row], the rules ended the game
     truncated: NDArray[np.bool_]  # [row], a limit ended it; the position has a value still
+
+
+@dataclass(frozen=True)
+class SeatView:
+    """The game as one of several seats sees it, where each has a policy of its own: a game of one seat."""
+
+    name: str
+    num_actions: int
+    observation_shape: tuple[int, ...]
+    observation_dtype: DTypeLike
+    num_seats: int = 1
+    num_acting: int = 1
+    is_zero_sum: bool = False
 
 
 ILLEGAL: Final = -2  # an oracle's value of an action that is not legal
@@ -110,6 +124,10 @@ class Game(ABC):
     @abstractmethod
     def board_svg(self, state: np.void) -> str:
         """The position as a picture."""
+
+    def film(self, states: States) -> bytes | None:
+        """A game from one position to the next as an animated GIF, where the game can be drawn so."""
+        return None
 
     def oracle(self) -> Oracle | None:
         """Who knows the exact results of this game's moves, if anybody does."""
@@ -183,6 +201,11 @@ class Game(ABC):
             np.zeros(num_rows, np.bool_),
             np.zeros(num_rows, np.bool_),
         )
+
+    @property
+    def seat_view(self) -> SeatView:
+        """What a policy that sits in one seat alone has to know."""
+        return SeatView(self.name, self.num_actions, self.observation_shape, self.observation_dtype)
 
     def warm_up(self) -> None:
         """Compile, or load from the cache, what playing needs; call it once before workers start."""

@@ -17,7 +17,7 @@ from senju.training.fixed_opponents import load_fixed
 from senju.training.interrupt import StopRequest, stop_on_signals
 from senju.training.opponent_options import with_opponents
 from senju.training.opponents import make_player, with_full_path
-from senju.training.run import Run, new_model
+from senju.training.run import Run, new_models
 from senju.training.run_config import RunConfig, require_device, resolve_config
 from senju.training.trainer import Listener, Trainer
 
@@ -111,9 +111,9 @@ def _prepare_run(
     """A new run's folder, made only after its settings are found good."""
     config = _with_good_opponents(resolve_config(game, settings, variant=preset))
     rules = make_game(**config.game)
-    model = new_model(rules, config)  # a network that does not fit the game is refused here
+    models = new_models(rules, config)  # a network that does not fit the game is refused here
     load_fixed(rules, config.opponents.fixed if config.has_opponents else ())  # a resume has them saved
-    require_room(config.plan, rules, block_sizes([model]))
+    require_room(config.plan, rules, block_sizes(config.plan, models))
     return Run.create(Path(folder) if folder else free_folder(config), config)
 
 

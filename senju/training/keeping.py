@@ -24,7 +24,8 @@ from senju.training.run_socket import SOCKET
 
 logger = logging.getLogger(__name__)
 
-DECIDING_PARTS = ("game", "model", "algorithm", "collect", "opponents", "seed")  # equal, or it is another run
+# equal, or it is another run
+DECIDING_PARTS = ("game", "model", "algorithm", "collect", "opponents", "seats", "attention", "seed")
 
 
 class Keeper:
@@ -34,7 +35,7 @@ class Keeper:
         self.run, self.config = run, run.config
         self._named = checkpoint
         self._store = BlobStore(run.checkpoints.blobs)
-        self._saver: RingSaver | None = None
+        self._savers: dict[int, RingSaver] = {}  # by the seat whose policy learns from it
         self._blobs: dict[int, str] = {}  # of opponents' weights, by the opponent's number
 
     def new_loop(self) -> Loop:
@@ -67,12 +68,22 @@ class Keeper:
 
     def note_turn(self, loop: Loop, update: int, next_save: int) -> None:
         """The rollouts of an update are learned from: write them now if the next checkpoint needs them."""
-        if not self.config.demands.is_replaying:
-            return
-        if self._saver is None:
-            self._saver = RingSaver(loop.backend.ring, self._store)
-        if next_save - update < loop.plan.kept_turns:
-            self._saver.note(update - 1)
+        self._savers = self._savers or self._new_savers(loop)
+        for seat, saver in self._savers.items():
+            policy = loop.plan.all_policies[seat]
+            if policy.keeps_final and next_save - update < policy.kept_turns:
+                saver.note(update - 1)
+
+    def _new_savers(self, loop: Loop) -> dict[int, RingSaver]:
+        """For each ring that is learned from later: a replay, or rollouts that wait for it."""
+        savers = {}
+        for seat, (ring, policy) in enumerate(zip(loop.backend.rings, loop.plan.all_policies, strict=True)):
+            prefix = f"seat_{seat}_" if loop.agents is not None else ""
+            if policy.keeps_final:
+                savers[seat] = RingSaver(ring, self._store, prefix)
+            elif policy.kept_turns > 1:
+                savers[seat] = RingSaver(ring, self._store, prefix, keeps_all=True)
+        return savers
 
     def save(self, loop: Loop, counters: dict[str, Any]) -> Path:
         """Write a checkpoint."""
@@ -95,9 +106,14 @@ class Keeper:
         return self.run.checkpoints.save(counters["update"], Checkpoint(tensors, content, blobs), keep)
 
     def _save_turns(self, loop: Loop, update: int) -> tuple[str, ...]:
-        if self._saver is None:
-            return ()
-        return self._saver.finish(max(0, update - loop.plan.kept_turns), update - 1)
+        names: list[str] = []
+        for seat, saver in self._savers.items():
+            policy = loop.plan.all_policies[seat]
+            first = max(0, update - policy.kept_turns)
+            if loop.agents is not None and not policy.keeps_final:
+                first = max(first, loop.agents.first_new_turn(seat, update))
+            names += saver.finish(first, update - 1)
+        return tuple(names)
 
     def _save_weights(self, loop: Loop) -> None:
         """Those of opponents that are new since the last time; what is gone is named no more."""
@@ -117,9 +133,9 @@ class Keeper:
             return None
         checkpoint = self.run.load(path, DECIDING_PARTS)
         state, tensors = checkpoint.state, checkpoint.tensors
-        if self.config.demands.is_replaying:
-            self._saver = RingSaver(loop.backend.ring, self._store)
-            self._saver.load(state["turns"])
+        self._savers = self._new_savers(loop)
+        for saver in self._savers.values():
+            saver.load(state["turns"])
         learner = {n.removeprefix("learner."): t for n, t in tensors.items() if n.startswith("learner.")}
         loop.learner.load_state(LearnerState(learner, state["learner"]))
         if loop.pool is not None:
@@ -134,8 +150,8 @@ class Keeper:
 
     def close(self) -> None:
         """Let the background rest."""
-        if self._saver is not None:
-            self._saver.close()
+        for saver in self._savers.values():
+            saver.close()
 
 
 def _read_shard(game: Game, loop: Loop, tensors: dict[str, torch.Tensor], index: int) -> ShardState:

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from senju.algorithms import ALGORITHMS
-from senju.algorithms.learner import LearnerSetup
+from senju.algorithms.independent import Independent
+from senju.algorithms.learner import Learner, LearnerSetup
 from senju.backends import BACKENDS
 from senju.backends.backend import Plan
 from senju.collect.orders import Orders
@@ -22,6 +23,7 @@ from senju.opponents.pool import OpponentPool
 from senju.training.fixed_opponents import FixedOpponent, load_fixed, specs_as_dicts
 from senju.training.run import new_model
 from senju.training.run_config import RunConfig
+from senju.training.ways import attach, new_independent
 
 
 class Loop:
@@ -44,17 +46,29 @@ class Loop:
         plan: Plan | None = None,
     ) -> None:
         self.config, self.game = config, game
-        setup = LearnerSetup(config.seed, config.total_updates, torch.device(config.device))
-        algorithm = ALGORITHMS.get(config.algorithm["name"])
-        self.learner = algorithm(new_model(game, config), ALGORITHMS.configure(config.algorithm), setup)
+        self.learner = self._new_learner()
         settings = backend or config.backend
         self.backend = BACKENDS.get(settings["name"])(BACKENDS.configure(settings))
         self.plan, self.pool, self.fixed = plan or config.plan, None, ()
         if config.has_opponents:
             self._seat_opponents(fixed)
 
+    learner: Learner
     pool: OpponentPool | None
     fixed: Sequence[FixedOpponent]
+
+    def _new_learner(self) -> Learner:
+        config = self.config
+        if config.is_independent:
+            return new_independent(config, self.game)
+        setup = LearnerSetup(config.seed, config.total_updates, torch.device(config.device))
+        algorithm = ALGORITHMS.get(config.algorithm["name"])
+        return algorithm(new_model(self.game, config), ALGORITHMS.configure(config.algorithm), setup)
+
+    @property
+    def agents(self) -> Independent | None:
+        """The learners of all seats, where each has its own."""
+        return self.learner if isinstance(self.learner, Independent) else None
 
     def _seat_opponents(self, fixed: Sequence[FixedOpponent] | None) -> None:
         config = self.config.opponents
@@ -67,7 +81,9 @@ class Loop:
     def start(self) -> None:
         """Start the backend; what it collects is what the learner replays."""
         self.backend.start(self.plan)
-        if self.config.demands.is_replaying:
+        if self.agents is not None:
+            attach(self.agents, self.backend, self.plan, self.game)
+        elif self.config.demands.is_replaying:
             self.learner.attach(self.backend.ring, self.game)
 
     def publish_all(self) -> None:
@@ -106,6 +122,8 @@ class Loop:
         """Let the learner's weights act from the next rollout on, and the orders of now hold."""
         version, epsilon = self.learner.version, self.learner.epsilon
         orders = Orders(version, epsilon) if self.pool is None else self.pool.orders(version, epsilon)
+        if self.agents is not None:
+            orders = orders._replace(epsilons=self.agents.epsilons)
         self.backend.publish(self.learner.weights(), version, orders)
 
     def count_moves(self, rollouts: Sequence[Rollout]) -> int:
@@ -120,6 +138,13 @@ class Loop:
         """How many decisions those moves had room for."""
         return self.count_moves(rollouts) * self.game.num_acting
 
+    def finish(self) -> None:
+        """Wait for trainings that go on by themselves, and let what they learned act."""
+        if self.agents is not None and self.agents.finish():
+            self.publish()
+
     def close(self) -> None:
-        """Stop the backend."""
+        """Stop the backend, and learners that run elsewhere."""
+        if self.agents is not None:
+            self.agents.close()
         self.backend.close()

@@ -11,7 +11,7 @@ from senju.training.checkpoint import describe_os_error, replace_durably
 
 logger = logging.getLogger(__name__)
 
-Record = dict[str, Any]  # "kind" is "update" or "evaluation", "update" its number
+Record = dict[str, Any]  # "kind" is "update", "evaluation" or "episodes", "update" its number
 
 
 def read_metrics(path: Path) -> list[Record]:

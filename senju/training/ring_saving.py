@@ -20,7 +20,6 @@ from senju.training.blobs import BlobStore, label_of
 logger = logging.getLogger(__name__)
 
 _FINAL = ("final_observation", "final_legal", "final_seats")
-_LABEL = re.compile(r"turn_(\d{9,})")
 
 
 class RingSaver:
@@ -34,8 +33,11 @@ class RingSaver:
     the disk, which leave the interpreter to others.
     """
 
-    def __init__(self, ring: Ring, store: BlobStore) -> None:
+    def __init__(self, ring: Ring, store: BlobStore, prefix: str = "", keeps_all: bool = False) -> None:
+        """`prefix` tells the blobs of several rings apart; `keeps_all` saves the `PASSING` columns too."""
         self._ring, self._store = ring, store
+        self._prefix, self._left_out = prefix, () if keeps_all else PASSING
+        self._label = re.compile(rf"{prefix}turn_(\d{{9,}})")
         self._names: dict[int, str] = {}  # of turns whose blobs were there when last seen
         self._under_way: dict[int, Future[str]] = {}  # oldest first
         self._is_failing = False
@@ -71,7 +73,7 @@ class RingSaver:
 
         Blobs that hold no turn are passed over. Nobody may be writing to the ring.
         """
-        found = {int(label[1]): name for name in names if (label := _LABEL.fullmatch(label_of(name)))}
+        found = {int(label[1]): name for name in names if (label := self._label.fullmatch(label_of(name)))}
         turns = sorted(found)[-self._ring.shape.kept :]
         for turn in turns:
             self._fill(turn, found[turn])
@@ -98,9 +100,9 @@ class RingSaver:
         arrays: dict[str, NDArray[Any]] = {}
         for shard in shards:
             slot = self._ring.slot(shard, turn)
-            columns = _saved_columns(slot, slot.final_at)
+            columns = self._saved_columns(slot, slot.final_at)
             arrays |= {f"{shard}.{column}": values for column, values in columns.items()}
-        name = self._store.write(f"turn_{turn:09d}", arrays)
+        name = self._store.write(f"{self._prefix}turn_{turn:09d}", arrays)
         assert self._shards_with(turn) == shards, f"turn {turn} was written over while it was saved"
         return name
 
@@ -132,19 +134,18 @@ class RingSaver:
         if shard >= self._ring.shape.num_shards:
             shards = f"{self._ring.shape.num_shards} shards"
             raise CheckpointError(_other_settings(name, f"a shard {shard}", shards))
-        places = _saved_columns(self._ring.slot(shard, turn), saved["final_at"])
+        places = self._saved_columns(self._ring.slot(shard, turn), saved["final_at"])
         for column, place in places.items():
             have, room = _describe(saved.get(column)), _describe(place)
             if have != room:
                 raise CheckpointError(_other_settings(name, f"{column} as {have}", f"{room}"))
         return places
 
-
-def _saved_columns(slot: Slot, final_at: NDArray[np.int32]) -> dict[str, NDArray[Any]]:
-    """What of a rollout is saved: of the places for truncated positions, those that are taken."""
-    columns = {name: values for name, values in slot._asdict().items() if name not in PASSING}
-    num_final = int(final_at.max(initial=-1)) + 1
-    return columns | {name: columns[name][:num_final] for name in _FINAL}
+    def _saved_columns(self, slot: Slot, final_at: NDArray[np.int32]) -> dict[str, NDArray[Any]]:
+        """What of a rollout is saved: of the places for truncated positions, those that are taken."""
+        columns = {name: values for name, values in slot._asdict().items() if name not in self._left_out}
+        num_final = int(final_at.max(initial=-1)) + 1
+        return columns | {name: columns[name][:num_final] for name in _FINAL}
 
 
 def _describe(array: NDArray[Any] | None) -> str:

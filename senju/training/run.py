@@ -1,4 +1,4 @@
-"""A run: a folder with the resolved config, checkpoints and metrics, and the agent in it."""
+"""A run: a folder with the resolved config, checkpoints and metrics, and the agents in it."""
 
 import fcntl
 import os
@@ -11,13 +11,14 @@ from typing import Any
 
 from torch import Tensor
 
+from senju.algorithms.independent import SeatSettings
 from senju.collect.exploration import Acting
 from senju.config import validated
 from senju.errors import CheckpointError, ConfigError, RunFolderError
 from senju.games import GAMES, make_game
 from senju.games.game import Game
 from senju.models import Model, make_model
-from senju.models.weights import WeightBlock
+from senju.models.weights import WeightBlock, Weights
 from senju.opponents.ratings import Rating, fit_ratings
 from senju.training.agent import Agent
 from senju.training.blobs import BlobStore
@@ -32,6 +33,7 @@ from senju.training.checkpoint import (
 )
 from senju.training.metrics import Record, read_metrics
 from senju.training.run_config import RunConfig, dump_config, load_config
+from senju.training.seats import demands_of
 
 CONFIG, METRICS, CHECKPOINTS = "config.yaml", "metrics.jsonl", "checkpoints"
 
@@ -74,12 +76,15 @@ class Run:
         self.write(CONFIG, dump_config(config))
         self.config = config
 
-    def write(self, name: str, text: str) -> None:
+    def write(self, name: str, content: str | bytes) -> None:
         """Replace a file of the run whole."""
+        path = self.path / name
         try:
-            replace_durably(self.path / name, text.encode())
+            if path.parent != self.path:
+                path.parent.mkdir(exist_ok=True)
+            replace_durably(path, content.encode() if isinstance(content, str) else content)
         except OSError as error:
-            raise RunFolderError(f"cannot write {self.path / name}: {describe_os_error(error)}") from error
+            raise RunFolderError(f"cannot write {path}: {describe_os_error(error)}") from error
 
     @property
     def metrics(self) -> list[Record]:
@@ -91,18 +96,61 @@ class Run:
         """One record per evaluation against one opponent, in order."""
         return [r for r in read_metrics(self.path / METRICS) if r["kind"] == "evaluation"]
 
+    @property
+    def episodes(self) -> list[Record]:
+        """One record per measuring of the agents, in order, where each seat has one of its own."""
+        return [r for r in read_metrics(self.path / METRICS) if r["kind"] == "episodes"]
+
     @cached_property
     def game(self) -> Game:
         """The run's game."""
         return make_game(**self.config.game)
 
     @property
+    def agents(self) -> list[Agent]:
+        """The agents of the newest checkpoint: one for each seat, or the only one."""
+        return self.agents_at()
+
+    def agents_at(self, checkpoint: str | None = None) -> list[Agent]:
+        """Those of a checkpoint by name or update; agent i sits in seat i, where each has its own."""
+        if not self.config.is_independent:
+            return [self.agent_at(checkpoint)]
+        path = self.checkpoints.latest() if checkpoint is None else self.checkpoints.named(checkpoint)
+        saved = self.load(path, ("game", "model", "seats"))
+        agents = []
+        for seat, model in zip(self.config.seat_settings, self.new_models(), strict=True):
+            model.load_state_dict(_with_prefix(saved.tensors, f"learner.{seat.seat}.model."))
+            agents.append(self._agent_in(seat, model, saved.state["update"]))
+        return agents
+
+    def agents_of(self, weights: Sequence[Weights], update: int) -> list[Agent]:
+        """Agents with copies of published weights, a block for each seat."""
+        agents = []
+        for seat, model, block in zip(self.config.seat_settings, self.new_models(), weights, strict=True):
+            WeightBlock(model).write(block)
+            agents.append(self._agent_in(seat, model, update))
+        return agents
+
+    def _agent_in(self, seat: SeatSettings, model: Model, update: int) -> Agent:
+        acting = Acting(**demands_of(seat.algorithm).acting)
+        return Agent(self.game, model, f"{self.path.name}@{update} {seat.name}", acting, seat.model)
+
+    @property
     def agent(self) -> Agent:
         """The agent of the newest checkpoint."""
         return self.agent_at()
 
+    def require_one_agent(self) -> None:
+        """Refuse a run that has an agent in each seat, where one is to play for itself."""
+        if self.config.is_independent:
+            raise ConfigError(
+                f"{self.path} holds no single agent: each of its {self.game.num_seats} seats has its own, "
+                "and they play together; `run.agents` lists them, `senju evaluate` measures them"
+            )
+
     def agent_at(self, checkpoint: str | None = None) -> Agent:
         """The agent of a checkpoint by name or update, or of the newest; or a snapshot in the run's pool."""
+        self.require_one_agent()
         if checkpoint is not None and not self.checkpoints.has(checkpoint) and checkpoint.isdecimal():
             snapshots = self.snapshots
             if int(checkpoint) in snapshots:
@@ -114,9 +162,8 @@ class Run:
 
     def agent_from(self, learner_tensors: Mapping[str, Tensor], update: int) -> Agent:
         """An agent with a copy of a learner's weights."""
-        model, prefix = self.new_model(), "model."
-        weights = {n.removeprefix(prefix): t for n, t in learner_tensors.items() if n.startswith(prefix)}
-        model.load_state_dict(weights)
+        model = self.new_model()
+        model.load_state_dict(_with_prefix(learner_tensors, "model."))
         return self._new_agent(model, update)
 
     def _new_agent(self, model: Model, update: int) -> Agent:
@@ -154,6 +201,10 @@ class Run:
     def new_model(self) -> Model:
         """The run's network with its initial weights."""
         return new_model(self.game, self.config)
+
+    def new_models(self) -> list[Model]:
+        """The initial networks of all agents: one for each seat, or the only one."""
+        return new_models(self.game, self.config)
 
     def load(self, path: Path, parts: Sequence[str] = ("game", "model")) -> Checkpoint:
         """A checkpoint of this run, verified to be of the same game and network, or more parts."""
@@ -202,6 +253,18 @@ class Run:
 def new_model(game: Game, config: RunConfig) -> Model:
     """The network that a run with this config starts from."""
     return make_model(config.model, game.observation_shape, game.num_actions, config.seed)
+
+
+def new_models(game: Game, config: RunConfig) -> list[Model]:
+    """The networks that a run starts from: one for each seat, or the only one."""
+    if not config.is_independent:
+        return [new_model(game, config)]
+    shape, actions = game.observation_shape, game.num_actions
+    return [make_model(seat.model, shape, actions, seat.seed) for seat in config.seat_settings]
+
+
+def _with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {n.removeprefix(prefix): tensor for n, tensor in tensors.items() if n.startswith(prefix)}
 
 
 def _members(state: dict[str, Any]) -> list[dict[str, Any]]:

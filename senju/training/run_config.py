@@ -1,5 +1,6 @@
 """The settings of a whole run: all parts together, and whether they fit each other."""
 
+import dataclasses
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -10,10 +11,12 @@ import yaml
 from pydantic import AfterValidator, Field, model_validator
 
 from senju.algorithms import ALGORITHMS
+from senju.algorithms.independent import SeatSettings
 from senju.algorithms.learner import Demands
 from senju.backends import BACKENDS
 from senju.backends.backend import Plan
-from senju.collect.seating import Seating
+from senju.collect.independent import require_seats_at_once
+from senju.collect.seating import Seating, seat_seed
 from senju.collect.shard import count_shards
 from senju.config import Part, Settings, merged, read_yaml, validated
 from senju.errors import ConfigError
@@ -22,6 +25,14 @@ from senju.machine import available_cores
 from senju.models import MODELS
 from senju.opponents.pool import OpponentsConfig
 from senju.registry import Registry
+from senju.training.seats import (
+    Learners,
+    ParallelOptions,
+    SeatConfig,
+    demands_of,
+    policies_of,
+    seat_parts,
+)
 
 
 def _resolver(registry: Registry[Any]) -> AfterValidator:
@@ -57,7 +68,8 @@ class CollectConfig(Part):
     )
     rollout_steps: int = Field(64, ge=1, le=2**16, description="Steps of every game per update.")
     seating: Seating = Field(
-        "self_play", description="Who sits where: itself in all seats, or opponents in the others."
+        "self_play",
+        description="Who sits where: itself in all seats, opponents in the others, or an agent in each.",
     )
     whole_games: bool = Field(
         False, description="Each update is one game of every row, whole where rollout_steps are enough."
@@ -116,6 +128,14 @@ class RunConfig(Part):
     evaluation: EvaluationConfig = EvaluationConfig()
     opponents: OpponentsConfig = OpponentsConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+    seats: dict[str, SeatConfig] = Field({}, description="Seat by seat, what is different there.")
+    learners: Learners = Field(
+        "auto", description="How agents are trained: one by one (sequential), in processes, or stacked."
+    )
+    attention: Literal["equal", "adaptive"] = Field(
+        "equal", description="Whether agents whose reward or loss moves more are trained more."
+    )
+    parallel: ParallelOptions = ParallelOptions()
     total_steps: int = Field(
         1_000_000, ge=1, description="Decisions to learn from, rounded up to whole updates."
     )
@@ -135,6 +155,11 @@ class RunConfig(Part):
         return self.collect.num_games * self.collect.rollout_steps * acting
 
     @property
+    def decisions_per_seat(self) -> int:
+        """The same of one seat, where all act at once."""
+        return self.collect.num_games * self.collect.rollout_steps
+
+    @property
     def total_updates(self) -> int:
         """Updates until total_steps are reached."""
         return -(-self.total_steps // self.decisions_per_update)
@@ -142,8 +167,34 @@ class RunConfig(Part):
     @cached_property
     def demands(self) -> Demands:
         """What the learner asks of collecting."""
-        algorithm = ALGORITHMS.get(self.algorithm["name"])
-        return algorithm.demands(ALGORITHMS.configure(self.algorithm))
+        return demands_of(self.algorithm)
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether every seat has an agent of its own."""
+        return self.collect.seating == "independent"
+
+    @cached_property
+    def seat_settings(self) -> tuple[SeatSettings, ...]:
+        """Who learns in each seat, where each has an agent of its own."""
+        if not self.is_independent:
+            return ()
+        parts = seat_parts(make_game(**self.game), self.model, self.algorithm, self.seats)
+        interval = self.parallel.train_interval
+        return tuple(
+            SeatSettings(
+                seat=seat,
+                model=model,
+                algorithm=algorithm,
+                seed=seat_seed(self.seed, seat),
+                total_updates=max(1, self.total_updates // (interval * config.train_every)),
+                device=self.device,
+                train_every=interval * config.train_every,
+                order=config.order,
+                learns=config.learns,
+            )
+            for seat, (model, algorithm, config) in enumerate(parts)
+        )
 
     @property
     def has_opponents(self) -> bool:
@@ -160,6 +211,7 @@ class RunConfig(Part):
             "self_share": opponents.self_share,
             "epsilon": opponents.epsilon,
         }
+        kept = -(-demands.kept_positions // self.decisions_per_update)
         return Plan(
             game=self.game,
             model=self.model,
@@ -169,16 +221,41 @@ class RunConfig(Part):
             rollout_steps=collect.rollout_steps,
             seating=collect.seating,
             opponents=table if self.has_opponents else {},
+            policies=self._policies,
+            is_shared=self.is_independent and self.learners == "processes",
             num_snapshots=opponents.num_places if self.has_opponents else 0,
             acting=demands.acting,
-            kept_turns=max(1, -(-demands.kept_positions // self.decisions_per_update)),
-            keeps_final=demands.is_replaying,
+            kept_turns=1 if self.is_independent else max(1, kept),
+            keeps_final=demands.is_replaying and not self.is_independent,
             whole_games=collect.whole_games,
             max_lag=collect.max_lag if collect.mode == "async" else 0,
             max_game_length=collect.max_game_length,
             resign_below=collect.resign_below,
             resign_exempt=collect.resign_exempt,
         )
+
+    @property
+    def _policies(self) -> tuple[dict[str, Any], ...]:
+        is_async = self.collect.mode == "async"
+        policies = policies_of(self.seat_settings, self.decisions_per_seat, is_async)
+        return tuple(dataclasses.asdict(policy) for policy in policies)
+
+    @model_validator(mode="after")
+    def _fits_its_seating(self) -> "RunConfig":
+        if not self.is_independent:
+            for name in ("seats", "learners", "attention", "parallel"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ConfigError(
+                        f"{name} is about agents that each have a seat; collect.seating is "
+                        f"{self.collect.seating}, set it to independent"
+                    )
+            return self
+        require_seats_at_once(make_game(**self.game))
+        for name, off in {"whole_games": False, "resign_below": 0.0}.items():
+            if getattr(self.collect, name) != off:
+                raise ConfigError(f"collect.{name} is not for collect.seating=independent; leave it out")
+        assert self.seat_settings
+        return self
 
     @model_validator(mode="after")
     def _can_resign(self) -> "RunConfig":
@@ -208,7 +285,13 @@ class RunConfig(Part):
 
     @model_validator(mode="after")
     def _minibatches_divide(self) -> "RunConfig":
-        size, batch = self.algorithm.get("minibatch_size"), self.decisions_per_update
+        if not self.is_independent:
+            return self._divides_by(self.algorithm.get("minibatch_size"), self.decisions_per_update)
+        for seat in self.seat_settings:
+            self._divides_by(seat.algorithm.get("minibatch_size"), self.decisions_per_seat * seat.train_every)
+        return self
+
+    def _divides_by(self, size: int | None, batch: int) -> "RunConfig":
         if size is not None and batch % size:
             smaller = next(n for n in range(min(size, batch), 0, -1) if batch % n == 0)
             larger = next(n for n in range(min(size, batch), batch + 1) if batch % n == 0)
@@ -247,10 +330,27 @@ def resolve_config(game: str | None = None, *layers: Settings, variant: str | No
         and algorithm.get("name") in preset_variants(str(name))
     ):
         variant = algorithm["name"]
-    config = validated(RunConfig, merged(DEFAULT_PARTS, preset(str(name), variant), given))
+    complete = merged(DEFAULT_PARTS, preset(str(name), variant), given)
+    config = _in_parallel(validated(RunConfig, complete), given)
     require_device(config.device)
     # resolved, since rounding may depend on it: a resume must not take another machine's cores
     return config.model_copy(update={"threads": config.threads or _math_threads(config)})
+
+
+def _in_parallel(config: RunConfig, given: Settings) -> RunConfig:
+    """What `parallel` asks for, as settings of backend, mode and learners; those that are given win."""
+    if not config.is_independent:
+        return config
+    parallel, collect = config.parallel, config.collect
+    if "mode" not in merged({"collect": {}}, given)["collect"]:
+        collect = collect.model_copy(update={"mode": parallel.mode})
+    learners = parallel.learners(config.learners, len(config.seat_settings), config.device)
+    changes: Settings = {"learners": learners, "collect": collect.model_dump(mode="json")}
+    if "opponents" not in merged({"evaluation": {}}, given)["evaluation"]:
+        changes["evaluation"] = {"opponents": []}  # nobody is played: rewards are measured
+    if "backend" not in given:
+        changes["backend"] = parallel.backend
+    return validated(RunConfig, merged(config.model_dump(mode="json"), changes))
 
 
 def _math_threads(config: RunConfig) -> int:
@@ -259,6 +359,8 @@ def _math_threads(config: RunConfig) -> int:
     Math threads that share a core with others wait for each other, and become many times slower.
     """
     cores = available_cores()
+    if config.is_independent and config.learners != "stacked":
+        return 1  # of each learner: equal bytes, however many learn at once
     if config.collect.mode == "sync" or config.device != "cpu" or config.backend["name"] == "serial":
         return cores
     num_workers = config.backend.get("num_workers") or cores

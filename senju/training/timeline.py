@@ -7,6 +7,7 @@ from html import escape
 from typing import Any, NamedTuple
 
 from senju.backends.backend import Activity
+from senju.training.plot import round_step
 
 LEARNER = "learner"
 KEPT_SPANS = 20_000
@@ -15,8 +16,8 @@ KEPT_SPANS = 20_000
 class Span(NamedTuple):
     """Something done from one time to another. Times are seconds of `time.monotonic`."""
 
-    track: str  # `learner` or `worker 3`
-    name: str  # rollout, collect, learn, publish, checkpoint, match, …
+    track: str  # `learner`, `worker 3` or `agent 0`
+    name: str  # rollout, collect, learn, train, publish, checkpoint, match, …
     began: float
     ended: float
     details: dict[str, Any]  # plain values, as JSON has them
@@ -102,15 +103,16 @@ def _as_span(activity: Activity) -> Span:
 
 
 def tracks_of(spans: Iterable[Span]) -> list[str]:
-    """The tracks in the order in which they are shown: the learner, the workers by index, others.
+    """The tracks in the order in which they are shown: the learner, workers, agents by index, others.
 
-    >>> tracks_of([Span(track, "", 0.0, 1.0, {}) for track in ("worker 10", "worker 9", "learner")])
-    ['learner', 'worker 9', 'worker 10']
+    >>> tracks = ("agent 0", "worker 10", "worker 9", "learner")
+    >>> tracks_of([Span(track, "", 0.0, 1.0, {}) for track in tracks])
+    ['learner', 'worker 9', 'worker 10', 'agent 0']
     """
 
     def place(track: str) -> tuple[int, int, str]:
         kind, _, index = track.partition(" ")
-        order = {LEARNER: 0, "worker": 1}.get(kind, 2)
+        order = {LEARNER: 0, "worker": 1, "agent": 2}.get(kind, 3)
         return order, int(index) if index.isdecimal() else 0, track
 
     return sorted({span.track for span in spans}, key=place)
@@ -139,7 +141,7 @@ def _metadata(name: str, track: int, args: dict[str, Any]) -> dict[str, Any]:
 
 
 def _complete(span: Span, track: int, origin: float) -> dict[str, Any]:
-    began = _microseconds(span.began, origin)
+    began, colour = _microseconds(span.began, origin), KINDS.get(span.name, OTHER).trace_colour
     return {
         "name": f"shard {span.details['shard']}" if "shard" in span.details else span.name,
         "cat": span.name,
@@ -149,6 +151,7 @@ def _complete(span: Span, track: int, origin: float) -> dict[str, Any]:
         "pid": PROCESS,
         "tid": track + 1,
         "args": span.details,
+        **({"cname": colour} if colour else {}),
     }
 
 
@@ -171,16 +174,20 @@ class Kind(NamedTuple):
     colour: str
     label: str
     is_busy: bool = True
+    trace_colour: str = ""  # by the name that chrome://tracing has for it; Perfetto chooses by itself
 
 
 # Okabe and Ito's colours, which colour-blind people can tell apart.
 KINDS = {
-    "rollout": Kind("#56b4e9", "rollout (shard)"),
+    "rollout": Kind("#56b4e9", "rollout (shard)", trace_colour="rail_response"),  # blue
     "collect": Kind("#d9d9d9", "waiting for rollouts", is_busy=False),
     "learn": Kind("#d55e00", "learn"),
+    "await": Kind("#b0b0b0", "waiting for agents that learn", is_busy=False),
+    "train": Kind("#e69f00", "an agent learns", trace_colour="thread_state_iowait"),  # orange
     "publish": Kind("#f0e442", "publish"),
     "checkpoint": Kind("#009e73", "checkpoint"),
     "match": Kind("#cc79a7", "match"),
+    "episodes": Kind("#882255", "episodes to measure"),
 }
 OTHER = Kind("#0072b2", "other")
 
@@ -236,23 +243,13 @@ def _caption(spans: Sequence[Span], window: _Window) -> str:
 def _axis(window: _Window, bottom: float) -> list[str]:
     length = window.ended - window.began
     unit, size = ("ms", 1e-3) if length < 2.0 else ("s", 1.0)
-    step = _round_step(length / size / 8)
+    step = round_step(length / size / 8)
     parts = [_text(WIDTH - RIGHT + 6, TOP - 8, "busy"), _text(LEFT - 8, bottom + 16, unit, "end")]
     for tick in range(math.floor(length / size / step * (1 + 1e-9)) + 1):
         x = window.place(window.began + tick * step * size)
         parts.append(f'<line x1="{x}" y1="{TOP - 4}" x2="{x}" y2="{bottom}" stroke="{GRID}"/>')
         parts.append(_text(x, bottom + 16, f"{tick * step:.6g}", "middle"))
     return parts
-
-
-def _round_step(least: float) -> float:
-    """The smallest of 1, 2 and 5 times a power of ten that is not less.
-
-    >>> [_round_step(least) for least in (0.3, 1.0, 12.0, 60.0)]
-    [0.5, 1.0, 20.0, 100.0]
-    """
-    power = 10.0 ** math.floor(math.log10(max(least, 1e-9)))
-    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
 
 
 def _lane(track: str, spans: Sequence[Span], window: _Window, top: float) -> list[str]:

@@ -8,21 +8,23 @@ from typing import Any
 
 import numpy as np
 
+from senju.backends.backend import happened
 from senju.collect.slots import Rollout
 from senju.machine import available_cores, math_threads
 from senju.memory import keep_freed_memory
-from senju.opponents.players import Player
 from senju.timing import StageClock
-from senju.training.evaluation import MatchResult, play_match
+from senju.training.episodes import EpisodesResult
+from senju.training.evaluation import MatchResult
 from senju.training.interrupt import StopRequest
 from senju.training.keeping import Keeper
 from senju.training.live import LiveRun
+from senju.training.measuring import Moment, new_measuring
 from senju.training.metrics import MetricsWriter
 from senju.training.monitor import Monitor
-from senju.training.opponents import make_player
-from senju.training.plot import strength_svg
 from senju.training.run import Run
+from senju.training.seats import demands_of
 from senju.training.stages import Setting, explain
+from senju.training.timeline import LEARNER
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +56,9 @@ class Listener:
     def on_evaluation(self, update: int, result: MatchResult) -> None:
         """A match against one opponent is over."""
 
+    def on_episodes(self, update: int, result: EpisodesResult) -> None:
+        """Episodes were played, where every seat has an agent of its own."""
+
     def on_checkpoint(self, name: str) -> None:
         """The whole system was saved."""
 
@@ -71,7 +76,8 @@ class Trainer:
         self._keeper = Keeper(run, checkpoint)
         self.loop = self._keeper.new_loop()
         self.learner, self.backend = self.loop.learner, self.loop.backend
-        self._players: dict[str, Player] = {}
+        self._measuring = new_measuring(run)
+        self._trainings: dict[str, float] = {}  # of each agent, where every seat has one
         self._monitor = Monitor(run.path, self.backend)
         self._live = LiveRun(self.backend, self._report, lambda event: self._monitor.note(event, self.update))
         self._latest: Progress | None = None
@@ -92,7 +98,7 @@ class Trainer:
         ):
             try:
                 with self._clock.stage("start"):
-                    self._players = self._make_players()
+                    self._measuring.prepare()
                     self.loop.start()
                     self._resume()
                 self._live.is_started = True
@@ -101,7 +107,7 @@ class Trainer:
             finally:
                 self._live.is_ending = True
                 self._keeper.close()
-                self.backend.close()
+                self.loop.close()
                 if self._live.is_started:
                     self._monitor.finish(self.update)
 
@@ -112,19 +118,23 @@ class Trainer:
         self.listener.on_start(self.run, self.update)
         self._began, self._first, self._first_steps = monotonic(), self.update, self.steps
         saved = self.update if self.run.checkpoints.all() else None
+        self._trainings = self._count_trainings()
         self._evaluate(writer, stop)  # what an earlier stop cut short
         while self.update < last and not stop.is_set:
             self._stand_while_paused(stop)
             if stop.is_set:
                 break
             self._one_update(writer)
-            if self.update % self.config.checkpoint.interval == 0 or self.update == self.total_updates:
+            is_last = self.update == self.total_updates
+            if is_last:
+                self._finish_learning()  # before it is saved and measured
+            if is_last or self.update % self.config.checkpoint.interval == 0:
                 self._save()
                 saved = self.update
             self._evaluate(writer, stop)
-        if saved != self.update:
+        if self._finish_learning() or saved != self.update:
             self._save()
-        return self.update >= self.total_updates and not self._opponents_due()
+        return self.update >= self.total_updates and not self._measuring.is_due(self.update)
 
     def _stand_while_paused(self, stop: StopRequest) -> None:
         gate = self._live.gate
@@ -151,6 +161,8 @@ class Trainer:
         self.steps += self.loop.count_steps(rollouts)
         self._keeper.note_turn(self.loop, number, self._next_save())
         stages = self._take_stages()
+        self._note_agents()
+        metrics |= self._trainings
         sample = self._monitor.after_update(self.update)
         self._engine = sample or self._engine
         progress = self._latest = self._progress(metrics)
@@ -166,6 +178,37 @@ class Trainer:
         with self._clock.stage("metrics"):
             writer.write(record, {f"train/{name}": value for name, value in metrics.items()})
         self.listener.on_update(progress)
+
+    def _finish_learning(self) -> bool:
+        """Wait for trainings that go on by themselves; return whether there were any."""
+        began = monotonic()
+        self.loop.finish()
+        has_waited = self._note_agents()
+        if has_waited:
+            self._monitor.timeline.add(LEARNER, "await", began, monotonic(), update=self.update)
+        return has_waited
+
+    def _count_trainings(self) -> dict[str, float]:
+        """How often each agent was trained before this session."""
+        if self.loop.agents is None:
+            return {}
+        before = self.run.metrics[-1:]
+        names = [f"agent_{seat.seat}/trainings" for seat in self.loop.agents.seats]
+        return {name: before[0].get(name, 0.0) if before else 0.0 for name in names}
+
+    def _note_agents(self) -> bool:
+        """Who was trained when, where every seat has an agent of its own; return whether anybody was."""
+        agents = self.loop.agents
+        if agents is None:
+            return False
+        trained = agents.take_learned()
+        for learned in trained:
+            track = agents.seats[learned.seat].name
+            self._monitor.timeline.add(track, "train", learned.began, learned.ended, update=self.update)
+            self._trainings[f"agent_{learned.seat}/trainings"] += 1.0
+        for incident in agents.way.take_incidents():
+            self._monitor.note(happened(*incident), self.update)
+        return bool(trained)
 
     def _take_stages(self) -> dict[str, float]:
         stages = {**self.backend.take_timings(), **self.learner.take_timings(), **self._clock.take()}
@@ -206,8 +249,16 @@ class Trainer:
             num_shards=self.loop.plan.num_shards,
             device=self.config.device,
             mode=self.config.collect.mode,
-            is_replaying=self.config.demands.is_replaying,
+            is_replaying=self._is_replaying,
         )
+
+    @property
+    def _is_replaying(self) -> bool:
+        """Whether learning sets itself how much it learns from what is collected."""
+        seats = self.config.seat_settings
+        if not seats:
+            return self.config.demands.is_replaying
+        return any(demands_of(seat.algorithm).is_replaying for seat in seats)
 
     def _report(self) -> dict[str, Any]:
         """Where the run stands, for other terminals; asked from another thread."""
@@ -219,46 +270,23 @@ class Trainer:
         }
         if latest is None:
             return found
+        agents = self.config.seat_settings
+        rewards = [latest.metrics.get(f"agent_{seat.seat}/reward_per_game") for seat in agents]
         return found | {
             "steps_per_second": latest.steps_per_second,
             "seconds_left": latest.seconds_left,
             "lag": latest.metrics["lag_max"],
             "explanation": latest.explanation,
+            **({"rewards": rewards} if agents else {}),
         }
 
-    def _make_players(self) -> dict[str, Player]:
-        """All opponents by description, made once: a run that trains on elsewhere stays the same here."""
-        settings = self.config.evaluation
-        names = dict.fromkeys((*settings.opponents, *settings.final_opponents))
-        return {name: make_player(self.run.game, name) for name in names}
-
-    def _opponents_due(self) -> list[str]:
-        """Who is to be played after this update and has not been yet."""
-        settings, is_last = self.config.evaluation, self.update >= self.total_updates
-        is_due = is_last or (settings.interval and self.update % settings.interval == 0)
-        if not self.update or not is_due:
-            return []
-        wanted = settings.opponents + (settings.final_opponents if is_last else ())
-        played = {record["opponent"] for record in self.run.evaluations if record["update"] == self.update}
-        return [name for name in wanted if self._players[name].name not in played]
-
     def _evaluate(self, writer: MetricsWriter, stop: StopRequest) -> None:
-        """Play the opponents that are due; random numbers of its own keep training from noticing."""
-        due = self._opponents_due()
-        if not due:
+        """Measure what is due."""
+        if not self._measuring.is_due(self.update):
             return
-        with self._monitor.span("match", update=self.update), self._clock.stage("match"):
-            player = self.run.agent_from(self.learner.state().tensors, self.update).player()
-            for name in due:
-                if stop.is_set:
-                    break
-                games, seed = self.config.evaluation.games, self.config.seed
-                result = play_match(self.run.game, player, self._players[name], games, seed)
-                record = {"kind": "evaluation", "update": self.update, **result.as_dict()}
-                record["steps"] = self.steps
-                writer.write(record, {f"strength/{name}": result.score})
-                self.listener.on_evaluation(self.update, result)
-            self.run.write("strength.svg", strength_svg(self.run.evaluations))
+        now = Moment(self.update, self.steps)
+        with self._monitor.span(self._measuring.word, update=self.update), self._clock.stage("match"):
+            self._measuring.measure(self.learner, now, writer, stop, self.listener)
 
     def _next_save(self) -> int:
         """The update after which the run is saved next, should nothing stop it before."""
@@ -287,11 +315,25 @@ class Trainer:
     def _describe_games(self, rollouts: list[Rollout]) -> dict[str, float]:
         """What happened in the games of a batch."""
         ended = np.stack([rollout.data.terminated | rollout.data.truncated for rollout in rollouts])
-        rewards = np.stack([rollout.data.rewards for rollout in rollouts])
         count = int(ended.sum())
-        first = rewards[..., 0][ended]
-        return {
+        found = {
             "games_finished": float(count),
             "steps_per_game": self.loop.count_moves(rollouts) / count if count else 0.0,
-            "first_seat_mean_reward": float(first.mean()) if count else 0.0,
         }
+        if self.loop.agents is not None:
+            return found | _rewards_per_game(rollouts, count)
+        rewards = np.stack([rollout.data.rewards for rollout in rollouts])
+        first = rewards[..., 0][ended]
+        return found | {"first_seat_mean_reward": float(first.mean()) if count else 0.0}
+
+
+def _rewards_per_game(rollouts: list[Rollout], count: int) -> dict[str, float]:
+    """What every agent got in a batch for each game that ended in it; nothing where none did."""
+    if not count:
+        return {}
+    totals = [
+        sum(float(rollout.slots[seat].rewards.sum(dtype=np.float64)) for rollout in rollouts)
+        for seat in range(len(rollouts[0].slots))
+    ]
+    each = {f"agent_{seat}/reward_per_game": total / count for seat, total in enumerate(totals)}
+    return {"reward_per_game": sum(totals) / count / len(totals)} | each

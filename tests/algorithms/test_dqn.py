@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from senju.algorithms.dqn import DQN, DQNConfig, chosen_values
+from senju.algorithms.dqn import DQN, DQNConfig
+from senju.algorithms.dqn_loss import chosen_values
 from senju.algorithms.masked_categorical import unpack_legal_bits
 from senju.errors import ConfigError, ModelError
 from tests.algorithms.hand_dqn import Cut, GeneralPositions, HandDQN, gradients_taken

@@ -13,18 +13,17 @@ from torch import Tensor
 from senju.algorithms.masked_categorical import unpack_legal_bits
 from senju.algorithms.ppo_loss import (
     Coefficients,
+    Judge,
     LossReport,
     Minibatch,
-    backward_compiled,
-    backward_reference,
+    judge_compiled,
+    judge_reference,
     ppo_loss,
 )
 from senju.errors import ModelError, NoLegalActionError
 from senju.kernels import pack_legal
 
-Backward = Callable[[Tensor, Tensor, Minibatch, Coefficients], LossReport]
-
-both = pytest.mark.parametrize("backward", [backward_compiled, backward_reference])
+both = pytest.mark.parametrize("judge", [judge_compiled, judge_reference])
 
 COEFFICIENTS = Coefficients(clip_range=0.2, value=0.7, entropy=0.03)
 
@@ -45,9 +44,11 @@ class Result(NamedTuple):
     values_gradient: NDArray[np.float32]
 
 
-def run(backward: Backward, problem: Problem, coefficients: Coefficients = COEFFICIENTS) -> Result:
+def run(judge: Judge, problem: Problem, coefficients: Coefficients = COEFFICIENTS) -> Result:
     logits, values = problem.logits.clone().requires_grad_(), problem.values.clone().requires_grad_()
-    report = backward(logits, values, problem.batch, coefficients)
+    objective = judge(logits, values, problem.batch, coefficients)
+    objective.backward()
+    report = LossReport(*objective.report.tolist())
     assert logits.grad is not None
     assert values.grad is not None
     return Result(report, logits.grad.numpy(), values.grad.numpy())
@@ -143,7 +144,7 @@ LN_2 = math.log(2.0)
     ],
 )
 def test_clipped_objective_by_hand(
-    backward: Backward, old_prob: float, advantage: float, policy_loss: float, slope: float
+    judge: Judge, old_prob: float, advantage: float, policy_loss: float, slope: float
 ) -> None:
     batch = Minibatch(
         observation=torch.zeros(1, 1, dtype=torch.uint8),
@@ -154,7 +155,7 @@ def test_clipped_objective_by_hand(
         returns=torch.tensor([1.0]),
     )
     problem = Problem(torch.tensor([[3.0, 99.0, 3.0]]), torch.tensor([0.5]), batch)
-    result = run(backward, problem, Coefficients(clip_range=0.2, value=2.0, entropy=0.0))
+    result = run(judge, problem, Coefficients(clip_range=0.2, value=2.0, entropy=0.0))
     ratio = 0.5 / old_prob
     report = result.report
     assert report.policy_loss == pytest.approx(policy_loss, rel=1e-6)
@@ -168,7 +169,7 @@ def test_clipped_objective_by_hand(
 
 
 @both
-def test_entropy_gradient_by_hand(backward: Backward) -> None:
+def test_entropy_gradient_by_hand(judge: Judge) -> None:
     """Two actions of probability 3/4 and 1/4, no advantage: only the entropy pulls.
 
     H = −¾ ln ¾ − ¼ ln ¼ = 0.562335; d(−H)/d logit₀ = ¾ (ln ¾ + H) = 0.205990, and minus that for the other.
@@ -182,7 +183,7 @@ def test_entropy_gradient_by_hand(backward: Backward) -> None:
         returns=torch.tensor([0.0]),
     )
     problem = Problem(torch.tensor([[math.log(3.0), 0.0]]), torch.tensor([0.0]), batch)
-    result = run(backward, problem, Coefficients(clip_range=0.2, value=1.0, entropy=1.0))
+    result = run(judge, problem, Coefficients(clip_range=0.2, value=1.0, entropy=1.0))
     assert result.report.entropy == pytest.approx(0.562335, abs=1e-6)
     np.testing.assert_allclose(result.logits_gradient, [[0.205990, -0.205990]], atol=1e-6)
 
@@ -208,21 +209,21 @@ def quadrants(problem: Problem) -> set[tuple[str, bool]]:
 def test_compiled_equals_the_reference(num_actions: int, scale: float) -> None:
     problem = random_problem(num_actions, scale)
     assert len(quadrants(problem)) == 6, "both signs inside, above and below the clip"
-    compiled, reference = run(backward_compiled, problem), run(backward_reference, problem)
+    compiled, reference = run(judge_compiled, problem), run(judge_reference, problem)
     np.testing.assert_allclose(compiled.report, reference.report, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(compiled.logits_gradient, reference.logits_gradient, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(compiled.values_gradient, reference.values_gradient, rtol=1e-6, atol=1e-8)
 
 
 @both
-def test_every_sample_inside_the_clip_keeps_its_gradient(backward: Backward) -> None:
+def test_every_sample_inside_the_clip_keeps_its_gradient(judge: Judge) -> None:
     """min(ratio · A, clip(ratio) · A) has two equal sides there; rounding must not choose the flat one."""
     rng = np.random.default_rng(4)
     num_samples = 1000
     logits, allowed = rng.normal(size=(num_samples, 2)), np.ones((num_samples, 2), np.bool_)
     actions, log_ratios = rng.integers(0, 2, num_samples), rng.uniform(-0.2, 0.18, num_samples)
     problem = problem_of(logits, allowed, actions, log_ratios, rng)
-    result = run(backward, problem, Coefficients(clip_range=0.2, value=1.0, entropy=0.0))
+    result = run(judge, problem, Coefficients(clip_range=0.2, value=1.0, entropy=0.0))
     assert result.report.clip_fraction == 0.0
     slopes = result.logits_gradient[np.arange(num_samples), actions]
     np.testing.assert_array_equal(np.sign(slopes), -np.sign(problem.batch.advantages.numpy()))
@@ -230,16 +231,16 @@ def test_every_sample_inside_the_clip_keeps_its_gradient(backward: Backward) -> 
 
 @both
 @pytest.mark.parametrize("num_actions", [2, 7, 70, 2187])
-def test_report_agrees_with_float64(backward: Backward, num_actions: int) -> None:
+def test_report_agrees_with_float64(judge: Judge, num_actions: int) -> None:
     problem = random_problem(num_actions, seed=1)
     _, expected = exact(problem, COEFFICIENTS)
-    np.testing.assert_allclose(run(backward, problem).report, expected, rtol=3e-6, atol=1e-6)
+    np.testing.assert_allclose(run(judge, problem).report, expected, rtol=3e-6, atol=1e-6)
 
 
 @both
-def test_gradients_agree_with_finite_differences(backward: Backward) -> None:
+def test_gradients_agree_with_finite_differences(judge: Judge) -> None:
     problem = random_problem(num_actions=4, num_samples=6)
-    result = run(backward, problem)
+    result = run(judge, problem)
     step = 1e-4  # the float64 objective's own error in a difference is then about 1e-9
 
     def slope(nudged: Callable[[float], Problem]) -> float:
@@ -260,12 +261,12 @@ def test_gradients_agree_with_finite_differences(backward: Backward) -> None:
 
 @both
 @pytest.mark.parametrize("num_actions", [2, 70, 2187])
-def test_single_legal_action_has_nothing_to_learn(backward: Backward, num_actions: int) -> None:
+def test_single_legal_action_has_nothing_to_learn(judge: Judge, num_actions: int) -> None:
     rng = np.random.default_rng(2)
     actions = rng.integers(0, num_actions, 5)
     allowed = np.eye(num_actions, dtype=np.bool_)[actions]
     logits = rng.normal(0.0, 30.0, (5, num_actions))
-    result = run(backward, problem_of(logits, allowed, actions, np.zeros(5), rng))
+    result = run(judge, problem_of(logits, allowed, actions, np.zeros(5), rng))
     assert result.report.entropy == 0.0
     assert result.report.largest_ratio_error == 0.0
     assert not result.logits_gradient.any()
@@ -281,7 +282,7 @@ def test_saturated_policies_stay_finite_and_equal(num_actions: int) -> None:
     actions = rng.integers(0, num_actions, num_samples)
     log_ratios = rng.normal(0.0, 0.3, num_samples)
     problem = problem_of(logits, np.ones(logits.shape, np.bool_), actions, log_ratios, rng)
-    compiled, reference = run(backward_compiled, problem), run(backward_reference, problem)
+    compiled, reference = run(judge_compiled, problem), run(judge_reference, problem)
     for result in (compiled, reference):
         assert np.isfinite(result.report).all()
         assert np.isfinite(result.logits_gradient).all()
@@ -291,24 +292,26 @@ def test_saturated_policies_stay_finite_and_equal(num_actions: int) -> None:
 
 
 @both
-def test_illegal_logits_get_no_gradient_whatever_they_are(backward: Backward) -> None:
+def test_illegal_logits_get_no_gradient_whatever_they_are(judge: Judge) -> None:
     problem = random_problem(70)
     illegal = ~unpack_legal_bits(problem.batch.legal, 70)
-    expected = run(backward, problem)
+    expected = run(judge, problem)
     for rubbish in (1e30, math.inf, -math.inf, math.nan):
-        altered = run(backward, problem._replace(logits=problem.logits.masked_fill(illegal, rubbish)))
+        altered = run(judge, problem._replace(logits=problem.logits.masked_fill(illegal, rubbish)))
         assert altered.report == expected.report
         assert altered.logits_gradient.tobytes() == expected.logits_gradient.tobytes()
         assert not altered.logits_gradient[illegal.numpy()].any()
 
 
 @both
-def test_gradient_reaches_the_network_through_views(backward: Backward) -> None:
+def test_gradient_reaches_the_network_through_views(judge: Judge) -> None:
     """Logits and values are slices of one output, neither of which lies together in memory."""
     problem = random_problem(7)
-    expected = run(backward, problem)
+    expected = run(judge, problem)
     output = torch.cat([problem.logits, problem.values[:, None]], dim=1).requires_grad_()
-    report = backward(output[:, :-1], output[:, -1], problem.batch, COEFFICIENTS)
+    objective = judge(output[:, :-1], output[:, -1], problem.batch, COEFFICIENTS)
+    objective.backward()
+    report = LossReport(*objective.report.tolist())
     assert report == expected.report
     assert output.grad is not None
     np.testing.assert_array_equal(output.grad[:, :-1], expected.logits_gradient)
@@ -325,55 +328,55 @@ def test_reported_loss_adds_up_to_the_one_minimised() -> None:
 
 
 @both
-def test_nan_logits_are_refused(backward: Backward) -> None:
+def test_nan_logits_are_refused(judge: Judge) -> None:
     problem = random_problem(70)
     problem.logits[4, int(problem.batch.actions[4])] = math.nan
     with pytest.raises(
         ModelError, match="sample 4: the policy's logits are not finite; training has diverged"
     ):
-        run(backward, problem)
+        run(judge, problem)
 
 
 @both
-def test_empty_mask_is_refused(backward: Backward) -> None:
+def test_empty_mask_is_refused(judge: Judge) -> None:
     problem = random_problem(70)
     problem.batch.legal[9] = 0
     with pytest.raises(NoLegalActionError, match=r"sample 9: the legal mask is empty|rows \[9\]"):
-        run(backward, problem)
+        run(judge, problem)
 
 
 @both
 @pytest.mark.parametrize("illegal_logit", [0.0, -math.inf])
-def test_action_that_is_illegal_in_its_own_mask_is_refused(backward: Backward, illegal_logit: float) -> None:
+def test_action_that_is_illegal_in_its_own_mask_is_refused(judge: Judge, illegal_logit: float) -> None:
     problem = random_problem(70)
     action = int((~unpack_legal_bits(problem.batch.legal[5], 70)).nonzero()[0])
     problem.batch.actions[5] = action
     problem.logits[5, action] = illegal_logit
     with pytest.raises(ModelError, match=f"sample 5: action {action} is not legal in its own mask"):
-        run(backward, problem)
+        run(judge, problem)
 
 
 @both
 @pytest.mark.parametrize("column", ["advantages", "returns"])
-def test_loss_that_is_not_finite_is_refused(backward: Backward, column: str) -> None:
+def test_loss_that_is_not_finite_is_refused(judge: Judge, column: str) -> None:
     problem = random_problem(7)
     getattr(problem.batch, column)[2] = math.nan
     with pytest.raises(ModelError, match="PPO's loss is not finite"):
-        run(backward, problem)
+        run(judge, problem)
 
 
 @both
-def test_action_that_has_become_impossible_is_refused(backward: Backward) -> None:
+def test_action_that_has_become_impossible_is_refused(judge: Judge) -> None:
     """A legal action of logit −∞ has no ratio to learn from."""
     problem = random_problem(7, num_samples=20)
     row = int(unpack_legal_bits(problem.batch.legal, 7).sum(-1).argmax())
     problem.logits[row, int(problem.batch.actions[row])] = -math.inf
     with pytest.raises(ModelError, match="not finite"):
-        run(backward, problem)
+        run(judge, problem)
 
 
 @both
-def test_impossible_legal_action_beside_the_one_taken_does_no_harm(backward: Backward) -> None:
+def test_impossible_legal_action_beside_the_one_taken_does_no_harm(judge: Judge) -> None:
     """As if it were illegal: a logit of −∞ is what a mask amounts to."""
     rng = np.random.default_rng(5)
     logits, actions = rng.normal(size=(4, 3)), np.zeros(4, np.int64)
@@ -381,7 +384,7 @@ def test_impossible_legal_action_beside_the_one_taken_does_no_harm(backward: Bac
     legal = np.ones((4, 3), np.bool_)
     illegal = legal & (np.arange(3) < 2)
     results = [
-        run(backward, problem_of(logits, allowed, actions, np.full(4, 0.1), np.random.default_rng(6)))
+        run(judge, problem_of(logits, allowed, actions, np.full(4, 0.1), np.random.default_rng(6)))
         for allowed in (legal, illegal)
     ]
     np.testing.assert_allclose(results[0].report, results[1].report, rtol=1e-6)

@@ -30,7 +30,8 @@ def arrays_of(arena: Arena, plan: Plan) -> list[NDArray[Any]]:
     turns = range(arena.depth + 1)
     states = [arena.state(shard, turn) for shard in range(plan.num_shards) for turn in turns]
     found = [arena.weights._header, arena.weights._places, *arena.boards, *arena.opponents._places]
-    return [*found, *(array for state in states for array in state), *arena.ring.columns, arena.ring.seals]
+    (ring,) = arena.rings
+    return [*found, *(array for state in states for array in state), *ring.columns, ring.seals]
 
 
 def start_of(array: NDArray[Any]) -> int:
@@ -95,7 +96,7 @@ def test_rollout_never_writes_over_what_it_began_with_or_what_the_caller_has(
     arena = Arena(plan, game, [8], new_private_block(arena_bytes(plan, game, [8])))
     for released in range(6):  # the caller may hold turns from here on
         turns = range(released - kept_turns + 1, released + arena.depth)
-        slots = [arena.ring.slot(1, turn) for turn in turns]
+        slots = [arena.rings[0].slot(1, turn) for turn in turns]
         assert len({start_of(slot.seats) for slot in slots}) == len(turns) == kept_turns + max_lag
         assert len({start_of(slot.values) for slot in slots[kept_turns - 1 :]}) == arena.depth
         states = range(released, released + arena.depth + 1)  # one more: after the last

@@ -35,7 +35,7 @@ def refused(plan: Plan) -> tuple[int, int, int, int]:
 
 
 def sizes_of(plan: Plan) -> list[int]:
-    return block_sizes(new_acting_models(plan))
+    return block_sizes(plan, new_acting_models(plan))
 
 
 @pytest.mark.parametrize("name", ["serial", "threads", "processes"])

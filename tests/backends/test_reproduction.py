@@ -39,7 +39,7 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     assert (read.shard, read.turn, read.version, read.cause) == (1, TURN, TURN, "it failed")
     assert read.orders == written.orders
     assert read.plan.table == plan.table
-    assert replace(read.plan, opponents={}, sockets=()) == replace(plan, opponents={}, sockets=())
+    assert replace(read.plan, opponents={}) == replace(plan, opponents={})
     assert [array.tobytes() for array in read.state] == [array.tobytes() for array in written.state]
     assert (read.state.seated != CURRENT).any()
     assert read.weights.tobytes() == written.weights.tobytes()

@@ -263,7 +263,11 @@ def test_setting_that_cannot_be_read_is_quoted(invoke: Invoke, setting: str, exp
 @pytest.mark.parametrize(
     ("arguments", "code", "expected"),
     [
-        (["train"], 2, "no game given; known are connect_four, shogi, tic_tac_toe"),
+        (
+            ["train"],
+            2,
+            "no game given; known are cleanup, connect_four, shogi, tag, tic_tac_toe, treasure_hunt",
+        ),
         (["train", "tic_tac_toe", "--steps", "0"], 2, "total_steps=0"),
         (["train", "tic_tac_toe", "--steps", "many"], 2, "--steps"),
         (["train", "tic_tac_toe", "--max-updates", "0"], 2, "--max-updates"),

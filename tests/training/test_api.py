@@ -49,7 +49,7 @@ def test_run_without_a_name_is_kept_under_runs(
 
 
 def test_train_without_a_game_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="no game given; known are connect_four, shogi, tic_tac_toe"):
+    with pytest.raises(ConfigError, match="no game given; known are cleanup, connect_four, shogi, tag"):
         senju.train()
 
 

@@ -48,7 +48,7 @@ def test_game_may_come_from_a_layer_with_its_preset() -> None:
 
 @pytest.mark.parametrize("game", [{}, None, 3])
 def test_layer_without_a_games_name_is_refused(game: object) -> None:
-    with pytest.raises(ConfigError, match="no game given; known are connect_four, shogi, tic_tac_toe"):
+    with pytest.raises(ConfigError, match="no game given; known are cleanup, connect_four, shogi, tag"):
         resolve_config(None, {"game": game})
 
 

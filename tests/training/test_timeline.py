@@ -300,3 +300,23 @@ def test_moment_without_length_is_still_a_valid_picture() -> None:
     timeline.add("learner", "learn", 7.0, 7.0)
     assert "learner" in texts(picture_of(timeline))
     assert events_of(timeline, "X")[0]["dur"] == 0
+
+
+def test_agents_have_lanes_after_the_workers_and_learn_in_a_colour_of_their_own() -> None:
+    timeline = small_timeline()
+    for agent in (10, 2):
+        timeline.add(f"agent {agent}", "train", 100.1, 100.7, update=1)
+    timeline.add("console", "draw", 100.0, 101.0)
+    picture = picture_of(timeline)
+    lanes = [
+        label for label in texts(picture) if label.split()[0] in ("learner", "worker", "agent", "console")
+    ]
+    assert lanes == ["learner", "worker 0", "worker 1", "agent 2", "agent 10", "console"]
+    assert len(blocks(picture, "train")) == 2
+    assert "an agent learns" in texts(picture)
+    acting, learning = blocks(picture, "rollout")[0], blocks(picture, "train")[0]
+    begin, end = (float(learning.attrib["x"]), float(acting.attrib["x"]) + float(acting.attrib["width"]))
+    assert begin < end  # both at once, one below the other
+    traced = {event["cat"]: event.get("cname") for event in events_of(timeline, "X")}
+    assert traced["rollout"] != traced["train"]
+    assert None not in (traced["rollout"], traced["train"])

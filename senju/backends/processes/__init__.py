@@ -2,14 +2,13 @@
 
 import dataclasses
 import json
-import os
 from collections.abc import Sequence
 from typing import Any
 
 from senju.backends.arena import Arena, map_shared, open_anonymous, require_room
 from senju.backends.backend import Plan
 from senju.backends.member import Hand
-from senju.backends.pool import Pool
+from senju.backends.pool import Pool, with_models
 from senju.backends.processes.hand import ProcessHand
 from senju.backends.script import find_importable
 from senju.backends.threads import ThreadHand
@@ -36,20 +35,23 @@ class Processes(Pool):
     def _describe_start(self) -> bytes:
         """All a worker is told before its first task, as JSON."""
         plan = self._plan
-        game, *scripts = find_importable(GAMES.importable_name(plan.game["name"]), "game")
-        model, script = find_importable(MODELS.importable_name(plan.model["name"]), "model")
+        scripts: list[str | None] = []
+
+        def importable(name: str) -> str:
+            found, script = find_importable(MODELS.importable_name(name), "model")
+            scripts.append(script)
+            return found
+
+        game, *of_game = find_importable(GAMES.importable_name(plan.game["name"]), "game")
         opponents, *others = _importable_opponents(plan)
         sent = dataclasses.replace(
-            plan,
-            game=plan.game | {"name": game},
-            model=plan.model | {"name": model},
-            opponents=opponents,
+            with_models(plan, importable), game=plan.game | {"name": game}, opponents=opponents
         )
         assert hasattr(self.config, "worker_timeout")
         return json.dumps(
             {
                 "plan": dataclasses.asdict(sent),
-                "script": next(filter(None, [*scripts, script, *others]), None),
+                "script": next(filter(None, [*of_game, *scripts, *others]), None),
                 "worker_timeout": self.config.worker_timeout,
             }
         ).encode()
@@ -63,13 +65,6 @@ class Processes(Pool):
 
     def _hire_here(self, index: int) -> Hand:
         return ThreadHand(self._plan, self._models, self._block, index)
-
-    def close(self) -> None:
-        """End the workers, and let go of the shared memory."""
-        super().close()
-        if getattr(self, "_descriptor", -1) >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
 
 
 def _importable_opponents(plan: Plan) -> tuple[dict[str, Any], str | None]:

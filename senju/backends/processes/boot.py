@@ -1,9 +1,10 @@
-"""The first lines of a worker process: watch the parent, then load the rest, which takes seconds.
+"""The first lines of a process of ours: watch the parent, then load the rest, which takes seconds.
 
 This file is run by its path and imports nothing of senju before it knows where to find it.
 """
 
 import contextlib
+import importlib
 import json
 import os
 import socket
@@ -15,16 +16,16 @@ _TRIES = 10
 
 
 def main() -> None:
-    """Begin with what `ProcessHand` says, as JSON: path, index, memory, connection, lifeline, sockets."""
+    """Begin with what `SpawnedHand` says, as JSON; its entry gets index, connection and descriptors."""
     told = json.loads(sys.argv[1])
     watcher = threading.Thread(
         target=end_with_the_parent, args=(told["lifeline"], told["sockets"]), daemon=True
     )
     watcher.start()
     sys.path[:] = told["path"]  # the parent's, since it may be the only way to find senju
-    from senju.backends.processes.main import work
-
-    was_told_to_end = work(told["index"], told["memory"], told["connection"])
+    module, _, function = told["entry"].partition(":")
+    serve = getattr(importlib.import_module(module), function)
+    was_told_to_end = serve(told["index"], told["connection"], *told["descriptors"])
     if not was_told_to_end:
         watcher.join()
     os._exit(0)  # at once: torch takes its time to end

@@ -7,8 +7,10 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 from senju.backends.member import Hand
 from senju.backends.processes import boot
@@ -37,10 +39,21 @@ def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[i
     return read, write
 
 
-class ProcessHand(Hand):
-    """A spawned worker: its process, its connection, its lifeline, and what it prints."""
+class SpawnedHand(Hand):
+    """A spawned process: its connection, its lifeline, and what it prints.
 
-    def __init__(self, index: int, memory: int, sockets: tuple[str, ...], start_message: bytes) -> None:
+    `entry` (package.module:function) is called there with the index, the connection's number and the
+    descriptors, which the process inherits.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        entry: str,
+        descriptors: Sequence[int],
+        sockets: tuple[str, ...],
+        start_message: bytes,
+    ) -> None:
         self._memory_kills = count_memory_kills()
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             self.connection, connection = connected_pair()
@@ -48,13 +61,17 @@ class ProcessHand(Hand):
             theirs.callback(connection.close)
             lifeline, self._lifeline = _pipe(theirs, ours)
             self.output, output = _pipe(ours, theirs)
-            numbers = {
+            told = {
                 "index": index,
-                "memory": memory,
+                "entry": entry,
+                "descriptors": list(descriptors),
                 "connection": connection.fileno(),
                 "lifeline": lifeline,
+                "path": import_path(),
+                "sockets": sockets,
             }
-            self._process = self._spawn(numbers, sockets, output)
+            inherited = (*descriptors, connection.fileno(), lifeline)
+            self._process = self._spawn(told, inherited, output)
             ours.pop_all()  # they stay open
         os.set_blocking(self.output, False)
         self.pid = self._process.pid
@@ -62,15 +79,14 @@ class ProcessHand(Hand):
             self.connection.send_bytes(start_message)
 
     def _spawn(
-        self, numbers: dict[str, int], sockets: tuple[str, ...], output: int
+        self, told: dict[str, Any], inherited: Sequence[int], output: int
     ) -> "subprocess.Popen[bytes]":
-        told = {**numbers, "path": import_path(), "sockets": sockets}
         return subprocess.Popen(
             [sys.executable, _BOOT, json.dumps(told)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            pass_fds=[numbers[name] for name in ("memory", "connection", "lifeline")],
+            pass_fds=inherited,
             env=os.environ | ONE_MATH_THREAD,
             process_group=0,  # Ctrl-C in the terminal is for the run to handle, not for its workers
         )
@@ -114,3 +130,10 @@ class ProcessHand(Hand):
         os.close(self._lifeline)
         if self.output is not None:
             os.close(self.output)
+
+
+class ProcessHand(SpawnedHand):
+    """A spawned worker, which plays rollouts in the arena's memory."""
+
+    def __init__(self, index: int, memory: int, sockets: tuple[str, ...], start_message: bytes) -> None:
+        super().__init__(index, "senju.backends.processes.main:work", [memory], sockets, start_message)

@@ -5,8 +5,9 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -21,8 +22,24 @@ from senju.memory import keep_freed_memory
 STACK_SIGNAL = signal.SIGUSR1  # asks a worker to print where it is
 
 
-def work(index: int, memory: int, connection_number: int) -> bool:
-    """Take the start message, get ready, and serve; return whether the end was asked for."""
+T = TypeVar("T")
+Told = dict[str, Any]  # the start message
+
+
+def work(index: int, connection: int, memory: int) -> bool:
+    """Play rollouts; return whether the end was asked for."""
+    return run(connection, lambda told: _get_ready(told, index, memory), serve)
+
+
+def run(
+    connection_number: int,
+    get_ready: Callable[[Told], T],
+    serve_with: "Callable[[Connection[Any, Any], T], bool]",
+) -> bool:
+    """Take the start message, get ready, and serve; return whether the end was asked for.
+
+    The message's `worker_timeout` is how long the parent waits for a sign of life.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
     faulthandler.register(STACK_SIGNAL)
@@ -34,20 +51,25 @@ def work(index: int, memory: int, connection_number: int) -> bool:
     patience = 2 * told["worker_timeout"] + 3.0  # the supervisor, if there is one, is sooner
     threading.Thread(target=_end_if_stuck, args=(patience,), daemon=True).start()
     try:
-        worker = _get_ready(told, index, memory)
+        ready = get_ready(told)
     except Exception as error:  # noqa: BLE001  # travels to the supervisor
         send(connection, describe_failure(error, None))
         return True
-    return serve(connection, worker)
+    return serve_with(connection, ready)
 
 
-def _get_ready(told: dict[str, Any], index: int, memory: int) -> Worker:
+def prepare_for_work(script: str | None, otherwise: str) -> None:
+    """One math thread, and what the user's classes need; training must not start while they are imported."""
     torch.set_num_threads(1)
     keep_freed_memory()
+    forbid_training(script or otherwise)
+    if script:
+        import_script(script)
+
+
+def _get_ready(told: Told, index: int, memory: int) -> Worker:
     plan = Plan(**told["plan"])
-    forbid_training(told["script"] or f"the module of {plan.game['name']} or of {plan.model['name']}")
-    if told["script"]:
-        import_script(told["script"])
+    prepare_for_work(told["script"], f"the module of {plan.game['name']} or of {plan.model['name']}")
     block = map_shared(memory, os.fstat(memory).st_size)
     return Worker(plan, new_acting_models(plan), block, index)
 

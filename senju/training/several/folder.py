@@ -162,6 +162,8 @@ def is_finished(run: Run) -> bool:
     update = saved_update(run)
     if update < run.config.total_updates:
         return False
+    if run.config.is_independent:
+        return any(record["update"] == update for record in run.episodes)
     due = {*run.config.evaluation.opponents, *run.config.evaluation.final_opponents}
     played = [record for record in run.evaluations if record["update"] == update]
     return len(played) >= len(due)

@@ -1,0 +1,128 @@
+"""The names a world declares, checked, and the numbers that they stand for."""
+
+import re
+import string
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from senju.config import nearest
+from senju.errors import ConfigError
+from senju.games.gridworld.maps import read_map
+from senju.games.gridworld.rules import NOTHING, NOTHING_LETTER, Rules
+
+MOST_KINDS = 200  # beams included; a cell is a byte, and so is a colour of a GIF, agents included
+MOST_AGENTS = 127  # seats are signed bytes
+# what agents see of agents and of themselves, in the order of the planes
+OWN_PLANES = ("agent", "it", "self", "is it", "row", "column")
+_SYMBOLS = string.digits + string.ascii_uppercase + string.ascii_lowercase
+_MORE_SYMBOLS = "".join(map(chr, range(0x100, 0x180)))  # Latin letters with marks
+
+
+@dataclass(frozen=True)
+class Names:
+    """Kinds, agents and planes of one world, by name and by number."""
+
+    kinds: tuple[str, ...]  # by id: nothing, the declared kinds, the beams
+    letters: tuple[str, ...]  # by id
+    colours: tuple[str, ...]  # by id; of nothing: ""
+    layer_of: NDArray[np.uint8]  # by id
+    num_layers: int  # without the beams' own, which comes after them
+    symbols: str  # by seat: how agents are drawn in boards of text
+    map: NDArray[np.uint8]  # [layer, row, column], beams' layer included
+    planes: tuple[str, ...]  # what each plane of an observation shows
+    view_shape: tuple[int, int, int]  # planes, rows, columns
+
+    @property
+    def grid_shape(self) -> tuple[int, int, int]:
+        """Layers, rows, columns."""
+        layers, height, width = self.map.shape
+        return layers, height, width
+
+    def kind(self, name: str, where: str) -> int:
+        """The number of a kind that `where` names."""
+        if name not in self.kinds:
+            raise ConfigError(f"{where}: unknown kind {name!r}; {nearest(name, self.kinds)}")
+        return self.kinds.index(name)
+
+    def layer(self, kind: int) -> int:
+        """The layer in which a kind lies."""
+        return int(self.layer_of[kind])
+
+
+def names_of(name: str, rules: Rules) -> Names:
+    """The names of a world, or a ConfigError that says what is wrong with them."""
+    _check_counts(name, rules)
+    kinds = (NOTHING, *[kind.name for kind in rules.kinds], *[beam.name for beam in rules.beams])
+    letters = (NOTHING_LETTER, *[k.letter for k in rules.kinds], *[beam.letter for beam in rules.beams])
+    colours = ("", *[k.colour for k in rules.kinds], *[beam.colour for beam in rules.beams])
+    _check_distinct(name, "kind", kinds)
+    _check_distinct(name, "letter", letters)
+    _check_distinct(name, "action", [action.name for action in rules.actions])
+    _check_drawing(name, kinds, letters, colours)
+    num_layers = 1 + max((kind.layer for kind in rules.kinds), default=0)
+    beam_layers = [num_layers] * len(rules.beams)
+    layer_of = np.array([0, *[kind.layer for kind in rules.kinds], *beam_layers], np.uint8)
+    texts = (rules.map,) if isinstance(rules.map, str) else rules.map
+    ids = {letter: index for index, letter in enumerate(letters[: 1 + len(rules.kinds)])}
+    grid = read_map(name, texts, ids, layer_of, num_layers + bool(rules.beams))
+    symbols = "".join(symbol for symbol in _SYMBOLS + _MORE_SYMBOLS if symbol not in letters)
+    planes, side = plane_names(rules), None if rules.view.radius is None else 2 * rules.view.radius + 1
+    height, width = (side, side) if side else grid.shape[1:]
+    view_shape = (len(planes), height, width)
+    return Names(
+        kinds,
+        letters,
+        colours,
+        layer_of,
+        num_layers,
+        symbols[: rules.num_agents],
+        grid,
+        planes,
+        view_shape,
+    )
+
+
+def plane_names(rules: Rules) -> tuple[str, ...]:
+    """What the planes of an observation show, in their order."""
+    view = rules.view
+    planes = [kind.name for kind in rules.kinds if kind.is_visible] + [beam.name for beam in rules.beams]
+    position = view.shows_position
+    is_shown = (True, rules.tag is not None, view.radius is None, view.shows_mark, position, position)
+    return (*planes, *[plane for plane, shown in zip(OWN_PLANES, is_shown, strict=True) if shown])
+
+
+def _check_counts(name: str, rules: Rules) -> None:
+    if not 1 <= rules.num_agents <= MOST_AGENTS:
+        raise ConfigError(f"{name}: num_agents={rules.num_agents}; expected 1 to {MOST_AGENTS}")
+    if not 1 <= rules.max_turns < 2**31:
+        raise ConfigError(f"{name}: max_turns={rules.max_turns}; expected at least 1")
+    if len(rules.actions) < 2:
+        raise ConfigError(f"{name}: {len(rules.actions)} actions; declare at least 2, such as MOVES")
+    if len(rules.kinds) + len(rules.beams) > MOST_KINDS:
+        raise ConfigError(
+            f"{name}: {len(rules.kinds)} kinds and {len(rules.beams)} beams; "
+            f"at most {MOST_KINDS} fit together"
+        )
+    for kind in rules.kinds:
+        if not 0 <= kind.layer < 16:
+            raise ConfigError(f"{name}: kind {kind.name}: layer={kind.layer}; expected 0 to 15")
+
+
+def _check_distinct(name: str, what: str, words: tuple[str, ...] | list[str]) -> None:
+    for index, word in enumerate(words):
+        if word in words[:index]:
+            raise ConfigError(f"{name}: {what} {word!r} is declared twice, or is taken by {NOTHING!r}")
+
+
+def _check_drawing(
+    name: str, kinds: tuple[str, ...], letters: tuple[str, ...], colours: tuple[str, ...]
+) -> None:
+    for kind, letter, colour in zip(kinds[1:], letters[1:], colours[1:], strict=True):
+        if kind in OWN_PLANES or not kind.strip():
+            raise ConfigError(f"{name}: no kind can be named {kind!r}; planes of agents are")
+        if len(letter) != 1 or letter.isspace():
+            raise ConfigError(f"{name}: kind {kind}: letter {letter!r}; expected one letter, no space")
+        if not re.fullmatch("#[0-9a-fA-F]{6}", colour):
+            raise ConfigError(f"{name}: kind {kind}: colour {colour!r}; expected one such as '#2f7fd0'")

@@ -1,0 +1,228 @@
+"""From a declared world to the tables of numbers that the kernels play from."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from senju.config import nearest
+from senju.errors import ConfigError
+from senju.games.gridworld.core import layout as at
+from senju.games.gridworld.core.layout import NONE, Tables
+from senju.games.gridworld.names import OWN_PLANES, Names
+from senju.games.gridworld.rules import NOTHING, Rules, Spawn
+from senju.kernels import pack_legal
+
+
+def state_dtype(grid_shape: tuple[int, int, int], num_agents: int) -> np.dtype[np.void]:
+    """One row's state."""
+    agents = (num_agents,)
+    return np.dtype(
+        [
+            ("key", np.uint64),
+            ("turn", np.uint32),
+            ("grid", np.uint8, grid_shape),  # [layer, row, column] of kinds
+            ("y", np.uint8, agents),
+            ("x", np.uint8, agents),
+            ("facing", np.uint8, agents),
+            ("marked", np.uint8, agents),
+        ]
+    )
+
+
+def make_tables(name: str, rules: Rules, names: Names) -> Tables:
+    """The tables of a world, or a ConfigError that says what does not fit."""
+    beams, spawns, scatters = rules.beams, rules.spawns, rules.scatters
+    if max(len(spawns), len(scatters)) > at.MOST_RULES:
+        raise ConfigError(
+            f"{name}: {len(spawns)} spawns, {len(scatters)} scatters; at most {at.MOST_RULES} each"
+        )
+    most_kinds = max((len(spawn.kinds) for spawn in spawns), default=1)
+    spawn_kinds = np.zeros((len(spawns), most_kinds), np.uint8)
+    for rule, spawn in enumerate(spawns):
+        kinds = [names.kind(kind, f"{name}: spawning on {spawn.onto}") for kind in spawn.kinds]
+        spawn_kinds[rule, : len(kinds)] = kinds
+    limits = [spawn.only_while.at_most if spawn.only_while else 1.0 for spawn in spawns]
+    # unit_interval(word) < p is (word >> 11) < p * 2**53
+    thresholds = [math.ceil(math.ldexp(spawn.probability, 53)) for spawn in spawns]
+    return Tables(
+        sizes=_sizes(name, rules, names),
+        kinds=_kinds(name, rules, names),
+        values=np.array([0.0, *[kind.value for kind in rules.kinds], *[0.0] * len(beams)]),
+        actions=_actions(name, rules),
+        legal=pack_legal(np.ones(len(rules.actions), np.bool_)),
+        beams=_table(
+            [[names.kind(beam.name, name), beam.length, beam.sideways] for beam in beams], at.BEAM_COLUMNS
+        ),
+        beam_changes=_beam_changes(name, rules, names),
+        hit_values=np.array([beam.hit_value for beam in beams], np.float64),
+        spawns=_table([_spawn(name, spawn, names) for spawn in spawns], at.SPAWN_COLUMNS),
+        spawn_kinds=spawn_kinds,
+        thresholds=np.array(thresholds, np.uint64),
+        limits=np.array(limits, np.float64),
+        scatters=_scatters(name, rules, names),
+        map=names.map.reshape(-1).copy(),
+        starts=_starts(name, rules, names),
+        tag_value=np.array([rules.tag.value if rules.tag else 0.0]),
+    )
+
+
+def _table(rows: list[list[int]], columns: int) -> NDArray[np.int64]:
+    return np.array(rows, np.int64).reshape(len(rows), columns)
+
+
+def _sizes(name: str, rules: Rules, names: Names) -> NDArray[np.int64]:
+    sizes = np.full(at.NUM_SIZES, NONE, np.int64)
+    _, sizes[at.HEIGHT], sizes[at.WIDTH] = names.grid_shape
+    sizes[at.LAYERS] = names.num_layers
+    if rules.beams:
+        sizes[at.BEAM_LAYER] = names.num_layers
+    sizes[at.AGENTS], sizes[at.MAX_TURNS] = rules.num_agents, rules.max_turns
+    fields = state_dtype(names.grid_shape, rules.num_agents).fields
+    assert fields is not None
+    for index, field in ((at.GRID_AT, "grid"), (at.Y_AT, "y"), (at.X_AT, "x")):
+        sizes[index] = fields[field][1]
+    sizes[at.FACING_AT], sizes[at.MARKED_AT] = fields["facing"][1], fields["marked"][1]
+    _set_view(name, rules, names, sizes)
+    if rules.tag and not 0 <= rules.tag.num_marked <= rules.num_agents:
+        raise ConfigError(
+            f"{name}: num_marked={rules.tag.num_marked}; expected 0 to num_agents={rules.num_agents}"
+        )
+    sizes[at.NUM_MARKED] = rules.tag.num_marked if rules.tag else NONE
+    return sizes
+
+
+def _set_view(name: str, rules: Rules, names: Names, sizes: NDArray[np.int64]) -> None:
+    view, planes = rules.view, names.planes
+    sizes[at.PLANES], sizes[at.VIEW_HEIGHT], sizes[at.VIEW_WIDTH] = names.view_shape
+    _, height, width = names.grid_shape
+    cells = names.view_shape[1] * names.view_shape[2]
+    if view.shows_position and cells < max(height, width):
+        raise ConfigError(
+            f"{name}: a view of {cells} cells cannot show a position on a map of {height}×{width}; "
+            f"it needs at least {max(height, width)} cells: use a larger radius"
+        )
+    if view.radius is not None:
+        sizes[at.RADIUS] = view.radius
+    if view.outside is not None:
+        sizes[at.OUTSIDE] = names.kind(view.outside, f"{name}: view.outside")
+    if view.shows_mark and rules.tag is None:
+        raise ConfigError(f"{name}: view.shows_mark without tag; nobody is ever it")
+    for index, plane in zip(range(at.AGENT_PLANE, at.COLUMN_PLANE + 1), OWN_PLANES, strict=True):
+        sizes[index] = planes.index(plane) if plane in planes else NONE
+
+
+def _kinds(name: str, rules: Rules, names: Names) -> NDArray[np.int64]:
+    table = np.zeros((len(names.kinds), at.KIND_COLUMNS), np.int64)
+    table[:, at.IS_PASSABLE] = True
+    table[:, at.LEAVES] = np.arange(len(table))
+    table[:, at.PLANE] = [names.planes.index(kind) if kind in names.planes else NONE for kind in names.kinds]
+    for index, kind in enumerate(rules.kinds, 1):
+        table[index, at.IS_PASSABLE], table[index, at.STOPS_BEAMS] = kind.is_passable, kind.stops_beams
+        if not math.isfinite(kind.value):
+            raise ConfigError(f"{name}: kind {kind.name}: value={kind.value}; expected a finite number")
+        if kind.leaves is not None:
+            where = f"{name}: kind {kind.name}: leaves"
+            table[index, at.LEAVES] = _becomes(names, where, kind.name, kind.leaves)
+    return table
+
+
+def _becomes(names: Names, where: str, old: str, new: str) -> int:
+    """The number of the kind that another one turns into: in the same layer, or nothing."""
+    before, after = names.kind(old, where), names.kind(new, where)
+    if before and after and names.layer(before) != names.layer(after):
+        raise ConfigError(
+            f"{where}: {old} lies in layer {names.layer(before)}, {new} in layer {names.layer(after)}; "
+            "one can only take the place of the other in the same layer"
+        )
+    return after
+
+
+def _actions(name: str, rules: Rules) -> NDArray[np.int64]:
+    beams = [beam.name for beam in rules.beams]
+    table = np.full((len(rules.actions), at.ACTION_COLUMNS), NONE, np.int64)
+    for index, action in enumerate(rules.actions):
+        if action.direction is not None:
+            table[index, at.DIRECTION] = action.direction
+        if action.beam is not None:
+            if action.beam not in beams:
+                hint = nearest(action.beam, beams)
+                raise ConfigError(f"{name}: action {action.name}: unknown beam {action.beam!r}; {hint}")
+            table[index, at.BEAM] = beams.index(action.beam)
+    return table
+
+
+def _beam_changes(name: str, rules: Rules, names: Names) -> NDArray[np.uint8]:
+    changes = np.tile(np.arange(len(names.kinds), dtype=np.uint8), (len(rules.beams), 1))
+    for index, beam in enumerate(rules.beams):
+        for old, new in beam.changes.items():
+            where = f"{name}: beam {beam.name}: changes"
+            if old == NOTHING:
+                raise ConfigError(f"{where}: {NOTHING} cannot be changed; name the kinds that are hit")
+            changes[index, names.kind(old, where)] = _becomes(names, where, old, new)
+    return changes
+
+
+def _spawn(name: str, spawn: Spawn, names: Names) -> list[int]:
+    where = f"{name}: spawning on {spawn.onto}"
+    named = [kind for kind in (spawn.onto, *spawn.kinds) if kind != NOTHING]
+    if not named:
+        raise ConfigError(f"{where}: nothing cannot turn into nothing")
+    for kind in spawn.kinds:
+        _becomes(names, where, named[0], kind)
+    layer = names.layer(names.kind(named[0], where))
+    columns = [names.kind(spawn.onto, where), layer, len(spawn.kinds), int(spawn.under_agents)]
+    share = spawn.only_while
+    if share is None:
+        return [*columns, NONE, NONE, NONE, NONE]
+    kinds = [names.kind(kind, f"{where}: only_while") for kind in (share.kind, share.other)]
+    return [*columns, *kinds, *[names.layer(kind) if kind else layer for kind in kinds]]
+
+
+def _scatters(name: str, rules: Rules, names: Names) -> NDArray[np.int64]:
+    """The table of what is scattered; later ones find what earlier ones have left."""
+    rows, room = [], [np.bincount(layer.reshape(-1), minlength=len(names.kinds)) for layer in names.map]
+    for scatter in rules.scatters:
+        where = f"{name}: scattering {scatter.kind}"
+        kind, onto = names.kind(scatter.kind, where), names.kind(scatter.onto, where)
+        _becomes(names, where, scatter.onto, scatter.kind)
+        cells = room[names.layer(kind or onto)]
+        if not 0 <= scatter.count <= cells[onto]:
+            raise ConfigError(
+                f"{where}: count={scatter.count}, but the map has {cells[onto]} cells of {scatter.onto}; "
+                f"use 0 to {cells[onto]}"
+            )
+        cells[onto] -= scatter.count
+        cells[kind] += scatter.count
+        rows.append([kind, onto, names.layer(kind or onto), scatter.count])
+    return _table(rows, at.SCATTER_COLUMNS)
+
+
+def _starts(name: str, rules: Rules, names: Names) -> NDArray[np.int64]:
+    """The cells where agents may start, row by row."""
+    wanted = [names.kind(kind, f"{name}: start_on") for kind in rules.start_on]
+    passable = np.array([True, *[kind.is_passable for kind in rules.kinds]])
+    grid = names.map[: names.num_layers].reshape(names.num_layers, -1)
+    is_empty = (grid == 0).all(axis=0)
+    holds_wanted = np.isin(grid, [kind for kind in wanted if kind]).any(axis=0)
+    is_free = passable[grid].all(axis=0) & (holds_wanted | (is_empty & (0 in wanted)))
+    starts = np.flatnonzero(is_free).astype(np.int64)
+    _, height, width = names.grid_shape
+    what = f"{name}: the map of {height}×{width}"
+    if not len(starts):
+        raise ConfigError(
+            f"{what} has no free cell for agents to start on; they start on {', '.join(rules.start_on)}"
+        )
+    num_free = len(starts) - _most_blocked(rules)
+    if num_free < rules.num_agents:
+        raise ConfigError(
+            f"{what} has {num_free} free cells for agents to start on, num_agents={rules.num_agents} "
+            f"do not fit; use at most {num_free} or a larger map"
+        )
+    return starts
+
+
+def _most_blocked(rules: Rules) -> int:
+    """How many cells can be blocked by what is scattered."""
+    blocking = {kind.name for kind in rules.kinds if not kind.is_passable}
+    return sum(scatter.count for scatter in rules.scatters if scatter.kind in blocking)

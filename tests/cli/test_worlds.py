@@ -1,0 +1,221 @@
+"""The command line and worlds in which every seat has an agent of its own."""
+
+import json
+import re
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from senju.cli import display
+from senju.cli.agents import reward_text
+from senju.cli.display import TrainingDisplay
+from senju.cli.status import inspect, render
+from senju.training.api import train_run
+from senju.training.interrupt import StopRequest
+from senju.training.run import Run
+from senju.training.run_config import resolve_config
+from senju.training.trainer import Listener, Progress
+from tests.conftest import Invoke, as_options
+from tests.training.worlds import hunt_settings, train_hunt
+
+MEETING = "tests.collect.toy_games:Meeting"
+
+
+@pytest.fixture(scope="module")
+def hunt(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A finished run; not to be written to."""
+    return train_hunt(tmp_path_factory.mktemp("runs") / "hunt")
+
+
+def options_for(updates: int = 4) -> list[str]:
+    settings = {key: value for key, value in hunt_settings(updates).items() if key != "seats"}
+    return as_options(settings)
+
+
+def rows_of(table: str) -> list[list[str]]:
+    lines = [line for line in table.splitlines() if line.startswith("│")]
+    return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]
+
+
+def test_training_tells_who_learns_what_they_get_and_where_the_pictures_are(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(display, "PLAIN_INTERVAL", 0.0)
+    result = invoke("train", "--run", "my-run", *options_for())
+    assert result.exit_code == 0, result.stderr
+    for expected in (
+        "Training treasure_hunt: 3 agents by dqn with the model mlp (2,101 weights each), nothing shared, "
+        "16 games at once",
+        "one process, agents learn one after another",
+        "update 1/4, ",
+        "reward per game ",
+        "update 2: reward per episode ",
+        "What they get in the end",
+        "played at random",
+        "mean of all",
+        "-bound",
+        "Rewards over time: my-run/rewards.svg",
+        "An episode at the end: my-run/episodes/update_000004.gif",
+        "Measure them again: senju evaluate my-run",
+    ):
+        assert expected in result.stdout
+    assert "senju play" not in result.stdout
+    assert result.stderr == ""
+
+
+def test_agents_of_different_kinds_are_told_apart(invoke: Invoke) -> None:
+    seats = ["--set", 'seats.1.algorithm={"name": "ppo", "minibatch_size": 160}']
+    output = invoke("train", "--run", "run", *options_for(1), *seats).stdout
+    assert "2 agents by dqn with the model mlp (2,101 weights each) and 1 agent by ppo" in output
+
+
+def test_training_result_as_json_has_the_last_measuring(invoke: Invoke) -> None:
+    summary = json.loads(invoke("train", "--run", "run", "--json", *options_for(3)).stdout)
+    (record,) = summary["episodes"]
+    assert (record["update"], len(record["rewards"]), len(record["random"])) == (3, 3, 3)
+    assert summary["evaluations"] == []
+
+
+def test_live_display_has_a_row_for_each_agent(tmp_path: Path) -> None:
+    screen = StringIO()
+    console = Console(force_terminal=True, file=screen, width=150, height=60)
+    run = Run.create(tmp_path / "run", resolve_config(None, hunt_settings()))
+    with TrainingDisplay(console) as shown:
+        train_run(run, StopRequest(), shown)
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
+    last = text[text.rindex("╭") :]
+    header = next(line for line in last.splitlines() if "reward per game" in line)
+    for name in ("agent", "algorithm", "measured", "random", "loss", "random moves", "trainings", "so far"):
+        assert name in header
+    rows = [line.split() for line in last.splitlines() if re.search(r"agent \d", line)]
+    assert [row[3] for row in rows] == ["dqn", "ppo", "dqn"]
+    assert [row[-3] for row in rows] == ["4", "2", "4"]  # trainings
+    assert all(len(row[-2]) == 2 for row in rows)  # a bar for each measuring
+    assert [row[-4] for row in rows][1] == "—"  # PPO makes no random moves of its own
+    assert "reward per game" in last
+    assert "-bound" in last
+
+
+def test_display_of_many_agents_stays_on_the_screen(tmp_path: Path) -> None:
+    crowd = {"game": {"num_agents": 14}, "seats": {}, "evaluation": {"interval": 0}}
+    settings = hunt_settings(1, **crowd) | {"total_steps": 1, "seats": {}}
+    run = Run.create(tmp_path / "run", resolve_config(None, settings))
+    screen = StringIO()
+    console = Console(force_terminal=True, file=screen, width=150, height=60)
+    with TrainingDisplay(console) as shown:
+        train_run(run, StopRequest(), shown)
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
+    last = text[text.rindex("╭") :]
+    assert "agent 11" in last
+    assert "agent 12" not in last
+    assert "and 2 more" in last
+
+
+def test_evaluate_measures_each_agent_beside_random_play(invoke: Invoke, hunt: Run) -> None:
+    result = invoke("evaluate", hunt.path, "--games", 6)
+    assert result.exit_code == 0
+    assert "hunt@4, 6 episodes of 10 turns" in result.stdout
+    rows = rows_of(result.stdout)
+    assert [row[:2] for row in rows] == [
+        ["agent 0", "dqn"],
+        ["agent 1", "ppo"],
+        ["agent 2", "dqn"],
+        ["mean of all", ""],
+    ]
+    assert all(" ± " in cell for row in rows for cell in row[2:4])
+
+
+def test_evaluate_as_json_agrees_with_what_training_measured(invoke: Invoke, hunt: Run) -> None:
+    records = json.loads(invoke("evaluate", hunt.path, "--games", 6, "--json").stdout)
+    assert [record["agent"] for record in records] == [f"hunt@4 agent {seat}" for seat in range(3)]
+    assert [record["reward"] for record in records] == hunt.episodes[-1]["rewards"]
+    assert [record["random_interval"] for record in records] == hunt.episodes[-1]["random_intervals"]
+    other = json.loads(invoke("evaluate", hunt.path, "--games", 6, "--json", "--seed", 9).stdout)
+    assert [record["reward"] for record in other] != [record["reward"] for record in records]
+
+
+def test_evaluate_writes_a_film(invoke: Invoke, hunt: Run) -> None:
+    result = invoke("evaluate", hunt.path, "--games", 2, "--gif", "film.gif")
+    assert "An episode: film.gif" in result.stdout
+    with Image.open("film.gif") as film:
+        assert (film.format, getattr(film, "n_frames", 1) > 1) == ("GIF", True)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--against", "minimax:2"], "--against minimax:2 is for matches; in "),
+        (["--temperature", "1"], "--temperature 1 is for matches"),
+        (["--opening-plies", "2"], "--opening-plies 2 is for matches"),
+        (["--games", "1"], "episodes=1: expected 2 or more"),
+        (["--gif", "film.png"], "--gif film.png: expected a name that ends in .gif"),
+        (["--gif", "nowhere/film.gif"], "there is no folder nowhere; make it first"),
+    ],
+)
+def test_options_that_do_not_suit_agents_of_a_world_are_explained(
+    invoke: Invoke, hunt: Run, options: list[str], expected: str
+) -> None:
+    result = invoke("evaluate", hunt.path, *options)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert expected in result.stderr
+
+
+def test_film_of_matches_is_refused(invoke: Invoke, tic_tac_toe_run: Run) -> None:
+    result = invoke("evaluate", tic_tac_toe_run.path, "--gif", "film.gif")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "is measured by matches, and films are of whole worlds" in result.stderr
+
+
+def test_world_that_cannot_be_drawn_is_measured_without_a_film(invoke: Invoke, tmp_path: Path) -> None:
+    changes = {"collect": {"rollout_steps": 20}, "evaluation": {"interval": 1}}
+    settings = {**hunt_settings(1, **changes), "game": {"name": MEETING}, "seats": {}, "total_steps": 1}
+    trained = invoke("train", "--run", "run", *as_options(settings))
+    assert trained.exit_code == 0, trained.stderr
+    assert "Rewards over time" in trained.stdout
+    assert "An episode" not in trained.stdout
+    assert Run(tmp_path / "run").episodes[0]["film"] is None
+    refused = invoke("evaluate", "run", "--games", 2, "--gif", "film.gif")
+    assert refused.exit_code == 2
+    assert "meeting cannot be drawn as a film" in refused.stderr
+
+
+def test_status_of_a_run_at_rest_tells_what_each_agent_gets(invoke: Invoke, hunt: Run) -> None:
+    rows = dict(rows_of(invoke("status", hunt.path).stdout))
+    assert rows["state"] == "finished"
+    for seat in range(3):
+        assert re.fullmatch(r"\S+ per episode at update 4, random \S+", rows[f"agent {seat}"])
+    found = json.loads(invoke("status", hunt.path, "--json").stdout)
+    assert found["episodes"] == hunt.episodes[-1:]
+
+
+def test_status_of_a_run_in_training_tells_what_the_agents_get(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", resolve_config(None, hunt_settings(2)))
+    screen = StringIO()
+
+    class Asks(Listener):
+        def on_update(self, progress: Progress) -> None:
+            Console(file=screen, width=150).print(render(inspect(run.path)))
+
+    train_run(run, StopRequest(), Asks())
+    shown = [row[1] for row in rows_of(screen.getvalue()) if row[0] == "reward per game"]
+    expected = [
+        ", ".join(reward_text(record[f"agent_{seat}/reward_per_game"]) for seat in range(3))
+        for record in run.metrics
+    ]
+    assert shown == expected
+
+
+def test_nobody_plays_against_agents_of_a_world(invoke: Invoke, hunt: Run) -> None:
+    for options in (["--run", str(hunt.path)], []):
+        result = invoke("play", "treasure_hunt", *options)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "seats that act at once; `play` needs two that take turns" in result.stderr
+
+
+def test_games_tells_where_all_act_at_once(invoke: Invoke) -> None:
+    rows = {row[0]: row[1] for row in rows_of(invoke("games").stdout)}
+    assert (rows["treasure_hunt"], rows["cleanup"], rows["tag"]) == ("2 at once", "10 at once", "5 at once")
+    assert rows["tic_tac_toe"] == "2"

@@ -1,0 +1,188 @@
+"""Agents that share nothing: one world, a learner for each seat, the same bytes however they are run."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from senju.algorithms.dqn import DQN
+from senju.algorithms.independent import Independent, OneByOne
+from senju.config import Settings
+from senju.errors import ConfigError
+from senju.games import make_game
+from senju.training.loop import Loop
+from senju.training.run_config import RunConfig, resolve_config
+
+MEETING = "tests.collect.toy_games:Meeting"
+SMALL_DQN = {
+    "name": "dqn",
+    "batch_size": 32,
+    "replay_size": 600,
+    "learning_starts": 60,
+    "n_step": 2,
+    "prioritised": True,
+    "epsilon_decay": 0.3,
+}
+SMALL_PPO = {"name": "ppo", "epochs": 2, "minibatch_size": 64}
+WAYS = ["sequential", "processes", "stacked"]
+
+
+def config_of(*layers: Settings) -> RunConfig:
+    collect = {"seating": "independent", "num_games": 16, "games_per_shard": 8, "rollout_steps": 12}
+    return resolve_config(
+        MEETING,
+        {
+            "collect": collect,
+            "model": {"name": "mlp", "hidden": [16]},
+            "algorithm": SMALL_DQN,
+            "total_steps": 20 * 16 * 12 * 2,
+            "evaluation": {"opponents": []},
+            "parallel": {"enabled": False},
+        },
+        *layers,
+    )
+
+
+@contextmanager
+def started(config: RunConfig, backend: Settings | None = None) -> Iterator[Loop]:
+    loop = Loop(config, make_game(**config.game), backend)
+    try:
+        loop.start()
+        loop.publish_all()
+        yield loop
+    finally:
+        loop.close()
+
+
+def update(loop: Loop, count: int = 1) -> None:
+    for _ in range(count):
+        loop.learn(loop.collect())
+        loop.publish()
+
+
+def agents_of(loop: Loop) -> Independent:
+    assert loop.agents is not None
+    return loop.agents
+
+
+def learned_bytes(loop: Loop, seats: Sequence[int] = (0, 1)) -> dict[str, bytes]:
+    """Weights, targets, moments and priorities of some agents."""
+    states = {seat: agents_of(loop).way.state(seat) for seat in seats}
+    return {
+        f"{seat}.{name}": tensor.cpu().numpy().tobytes()
+        for seat, state in states.items()
+        for name, tensor in state.tensors.items()
+    }
+
+
+def after(updates: int, config: RunConfig, backend: Settings | None = None) -> dict[str, bytes]:
+    with started(config, backend) as loop:
+        update(loop, updates)
+        return learned_bytes(loop)
+
+
+MIXED = {"seats": {"1": {"algorithm": SMALL_PPO, "model": {"hidden": [8, 8]}}}}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_training_one_agent_moves_no_byte_of_the_other(way: str) -> None:
+    layer = {"seats": {"0": {"learns": False}}, "learners": way, "parallel": {"enabled": True}}
+    with started(config_of(layer), {"name": "serial"}) as loop:
+        before = learned_bytes(loop)
+        update(loop, 4)
+        now = learned_bytes(loop)
+    assert {name: now[name] for name in now if name.startswith("0.")} == {
+        name: before[name] for name in before if name.startswith("0.")
+    }
+    assert before["1.model.head.weight"] != now["1.model.head.weight"]
+
+
+def test_agents_learn_from_what_their_own_seat_saw() -> None:
+    with started(config_of(), {"name": "serial"}) as loop:
+        update(loop, 4)
+        way = agents_of(loop).way
+        assert isinstance(way, OneByOne)
+        for seat, learner in enumerate(way.learners):
+            assert isinstance(learner, DQN)
+            sample = learner.replay.sample(200, 0)
+            marks = sample.observation[:, 1], sample.next_observation[:, 1]  # Meeting shows a seat its number
+            assert all((mark == seat).all() for mark in marks)
+
+
+def test_agents_begin_unlike_each_other() -> None:
+    with started(config_of(), {"name": "serial"}) as loop:
+        first, second = (agents_of(loop).way.weights(seat) for seat in range(2))
+    assert not np.array_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    "backend", [{"name": "threads", "num_workers": 2}, {"name": "processes", "num_workers": 2}], ids=str
+)
+def test_workers_give_the_serial_bytes(backend: Settings) -> None:
+    config = config_of(MIXED)
+    assert after(5, config, backend) == after(5, config)
+
+
+def test_learner_processes_give_the_sequential_bytes() -> None:
+    layer = MIXED | {"learners": "processes", "parallel": {"enabled": True}}
+    assert after(5, config_of(layer)) == after(5, config_of(MIXED))
+
+
+def test_disabled_is_the_plain_path_and_enabled_gives_its_bytes() -> None:
+    off, on = config_of(), config_of({"parallel": {"enabled": True, "num_workers": 1}})
+    assert (off.backend["name"], off.learners, off.collect.mode) == ("serial", "sequential", "sync")
+    assert (on.backend["name"], on.backend["num_workers"]) == ("processes", 1)
+    assert after(3, off) == after(3, on)
+
+
+def test_agents_that_train_seldom_learn_from_all_they_saw_since() -> None:
+    layer = {"seats": {"1": {"train_every": 3, "algorithm": SMALL_PPO}}, "parallel": {"train_interval": 2}}
+    config = config_of(layer)
+    assert [seat.train_every for seat in config.seat_settings] == [2, 6]
+    with started(config) as loop:
+        trained: list[tuple[int, int]] = []
+        for turn in range(12):
+            update(loop)
+            trained += [(turn, learned.seat) for learned in agents_of(loop).take_learned()]
+        steps = agents_of(loop).way.state(1).numbers["version"]
+    assert [turn for turn, seat in trained if seat == 0] == [1, 3, 5, 7, 9, 11]
+    assert [turn for turn, seat in trained if seat == 1] == [5, 11]
+    assert steps == 2
+
+
+def test_order_says_who_is_trained_first() -> None:
+    with started(config_of({"seats": {"0": {"order": 1}}})) as loop:
+        update(loop)
+        assert [learned.seat for learned in agents_of(loop).take_learned()] == [1, 0]
+
+
+def test_state_goes_on_as_if_it_had_never_stopped() -> None:
+    config = config_of(MIXED | {"attention": "adaptive"})
+    with started(config) as loop:
+        update(loop, 6)
+        expected = learned_bytes(loop)
+    with started(config) as loop:
+        update(loop, 3)
+        state, shards = loop.learner.state(), loop.backend.snapshot()
+        loop.learner.load_state(state)
+        loop.backend.restore(shards)
+        update(loop, 3)
+        assert learned_bytes(loop) == expected
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        ({"seats": {"2": {}}}, "seats.2: meeting has the seats 0 to 1"),
+        ({"seats": {"first": {}}}, "seats.first: meeting has the seats 0 to 1"),
+        ({"seats": {"0": {"algorithm": {"minibatch_size": 7, "name": "ppo"}}}}, "minibatch_size=7"),
+        ({"collect": {"whole_games": True}}, "collect.whole_games is not for"),
+        ({"learners": "stacked"}, "parallel.enabled=false trains one agent after another"),
+        ({"collect": {"seating": "self_play"}, "attention": "adaptive"}, "attention is about agents"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(layer: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config_of(layer)

@@ -1,0 +1,178 @@
+"""Runs in which every seat has an agent of its own: their agents, measurings, pictures and refusals."""
+
+import json
+import signal
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from PIL import Image
+
+import senju
+from senju.errors import ConfigError
+from senju.training.episodes import play_episodes
+from senju.training.interrupt import StopRequest
+from senju.training.opponents import make_player
+from senju.training.run import Run
+from senju.training.run_config import resolve_config
+from senju.training.trainer import Listener, Progress, Trainer
+from tests.training.worlds import NUM_AGENTS, TURNS, hunt_settings, train_hunt
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def hunt(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A finished run; not to be written to."""
+    return train_hunt(tmp_path_factory.mktemp("runs") / "hunt")
+
+
+def saved_bytes(run: Run) -> bytes:
+    return (run.checkpoints.latest() / "tensors.safetensors").read_bytes()
+
+
+def measured_again(run: Run) -> list[float]:
+    games, seed = run.config.evaluation.games, run.config.seed
+    return list(play_episodes(run.game, run.agents, games, seed).rewards)
+
+
+def test_run_has_an_agent_for_each_seat_with_its_own_kind_and_weights(hunt: Run) -> None:
+    agents = Run(hunt.path).agents
+    assert [agent.name for agent in agents] == ["hunt@4 agent 0", "hunt@4 agent 1", "hunt@4 agent 2"]
+    assert [agent.acting.by for agent in agents] == ["action_values", "policy", "action_values"]
+    saved = hunt.load(hunt.checkpoints.latest()).tensors
+    for seat, agent in enumerate(agents):
+        for name, weights in agent.model.state_dict().items():
+            assert torch.equal(weights, saved[f"learner.{seat}.model.{name}"])
+
+
+def test_run_with_one_agent_lists_that_one(tic_tac_toe_run: Run) -> None:
+    (only,) = tic_tac_toe_run.agents
+    assert only.name == tic_tac_toe_run.agent.name
+    (older,) = tic_tac_toe_run.agents_at("2")
+    assert older.name == "tic_tac_toe@2"
+    assert tic_tac_toe_run.episodes == []
+
+
+def test_whoever_wants_a_single_agent_is_told_about_the_others(hunt: Run) -> None:
+    expected = "hunt holds no single agent: each of its 3 seats has its own.*run.agents"
+    with pytest.raises(ConfigError, match=expected):
+        _ = hunt.agent
+    with pytest.raises(ConfigError, match=expected):
+        hunt.agent_at("4")
+    with pytest.raises(ConfigError, match=expected):
+        make_player(hunt.game, str(hunt.path))
+
+
+def test_what_was_measured_at_the_end_is_what_was_saved(hunt: Run) -> None:
+    assert hunt.episodes[-1]["rewards"] == measured_again(hunt)
+
+
+def test_measurings_are_records_with_random_play_beside_them(hunt: Run) -> None:
+    first, last = hunt.episodes
+    assert (first["update"], last["update"]) == (2, 4)
+    assert last["steps"] == hunt.metrics[-1]["steps"]
+    assert last["episodes"] == 6
+    assert last["turns"] == TURNS
+    for low, high in last["intervals"]:
+        assert low < high
+    alone = play_episodes(hunt.game, None, 6, hunt.config.seed)
+    assert last["random"] == first["random"] == list(alone.rewards)
+    assert hunt.evaluations == []
+
+
+def test_every_measuring_leaves_a_film_of_an_episode(hunt: Run) -> None:
+    assert [record["film"] for record in hunt.episodes] == [
+        "episodes/update_000002.gif",
+        "episodes/update_000004.gif",
+    ]
+    for record in hunt.episodes:
+        with Image.open(hunt.path / record["film"]) as film:
+            assert getattr(film, "n_frames", 1) > 1
+
+
+def test_picture_of_rewards_has_a_curve_and_a_dashed_line_for_each_agent(hunt: Run) -> None:
+    picture = ElementTree.fromstring((hunt.path / "rewards.svg").read_text(encoding="utf-8"))
+    curves = picture.findall(f"{SVG}polyline")
+    dashed = [curve for curve in curves if curve.get("stroke-dasharray")]
+    assert len(dashed) == NUM_AGENTS
+    assert len(curves) - len(dashed) == 2 * NUM_AGENTS  # measured, and in training
+
+
+def test_update_tells_what_every_agent_got_and_how_often_it_was_trained(hunt: Run) -> None:
+    last = hunt.metrics[-1]
+    rewards = [last[f"agent_{seat}/reward_per_game"] for seat in range(NUM_AGENTS)]
+    assert rewards == pytest.approx([TURNS * last[f"agent_{seat}/reward"] for seat in range(NUM_AGENTS)])
+    assert last["reward_per_game"] == pytest.approx(sum(rewards) / NUM_AGENTS)
+    assert [last[f"agent_{seat}/trainings"] for seat in range(NUM_AGENTS)] == [4, 2, 4]
+    assert "first_seat_mean_reward" not in last
+
+
+def test_update_in_which_no_game_ends_tells_no_reward_per_game(tmp_path: Path) -> None:
+    changes = {"collect": {"rollout_steps": 5}, "seats": {"1": {"algorithm": {"minibatch_size": 40}}}}
+    run = train_hunt(tmp_path / "run", 2, evaluation={"interval": 0}, **changes)
+    halves = [record for record in run.metrics if not record["games_finished"]]
+    wholes = [record for record in run.metrics if record["games_finished"]]
+    assert len(halves) == len(wholes) == 2
+    assert all("reward_per_game" not in record for record in halves)
+    assert all("reward_per_game" in record for record in wholes)
+
+
+def test_measuring_and_saving_are_not_noticed_by_training(hunt: Run, tmp_path: Path) -> None:
+    watched = train_hunt(
+        tmp_path / "watched", evaluation={"interval": 1, "games": 20}, checkpoint={"interval": 1}
+    )
+    assert [record["update"] for record in watched.episodes] == [1, 2, 3, 4]
+    assert saved_bytes(watched) == saved_bytes(hunt)
+
+
+def test_stopping_and_resuming_changes_no_byte_and_goes_on_counting(hunt: Run, tmp_path: Path) -> None:
+    halves = train_hunt(tmp_path / "halves", max_updates=3)
+    resumed = senju.train(resume=halves.path)
+    assert saved_bytes(resumed) == saved_bytes(hunt)
+    assert resumed.metrics[-1]["agent_0/trainings"] == 4
+    assert resumed.episodes == hunt.episodes
+
+
+class StopsAtUpdate(Listener):
+    """Asks to stop after an update, before it is measured."""
+
+    def __init__(self, stop: StopRequest, update: int) -> None:
+        self.stop, self.update = stop, update
+
+    def on_update(self, progress: Progress) -> None:
+        if progress.update == self.update:
+            self.stop.signal = signal.SIGINT
+
+
+@pytest.mark.parametrize("update", [2, 4])
+def test_measuring_that_a_stop_prevented_is_made_up_for_on_resume(
+    tmp_path: Path, hunt: Run, update: int
+) -> None:
+    run = Run.create(tmp_path / "hunt", resolve_config(None, hunt_settings()))
+    stop = StopRequest()
+    assert not Trainer(run, StopsAtUpdate(stop, update)).train(stop)
+    assert [record["update"] for record in run.episodes] == list(range(2, update, 2))
+    assert Trainer(run).train()
+    assert run.episodes == hunt.episodes
+    assert Trainer(run).train()
+    assert len(run.episodes) == 2
+
+
+def test_timeline_has_a_track_for_each_agent_with_its_trainings(hunt: Run) -> None:
+    trace = json.loads((hunt.path / "timeline.json").read_text())["traceEvents"]
+    names = {event["tid"]: event["args"]["name"] for event in trace if event["name"] == "thread_name"}
+    assert list(names.values()) == ["learner", "worker 0", "agent 0", "agent 1", "agent 2"]
+    trained = [names[event["tid"]] for event in trace if event.get("cat") == "train"]
+    assert {name: trained.count(name) for name in trained} == {"agent 0": 4, "agent 1": 2, "agent 2": 4}
+
+
+@pytest.mark.slow
+def test_agents_that_learn_while_games_go_on_are_awaited_before_they_are_saved_and_measured(
+    tmp_path: Path,
+) -> None:
+    parallel = {"enabled": True, "async_learning": True, "parallel_actions": False}
+    run = train_hunt(tmp_path / "run", 6, parallel=parallel, learners="processes")
+    assert run.episodes[-1]["update"] == run.config.total_updates == 6
+    assert run.episodes[-1]["rewards"] == measured_again(run)
