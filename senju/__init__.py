@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from senju.training.agent import Agent
     from senju.training.api import train
     from senju.training.dqn_training import train_dqn
+    from senju.training.environments.environment import ParallelEnvironment
     from senju.training.parallel_manager import (
         ExperienceBuffer,
         Experiences,
@@ -35,6 +36,7 @@ __all__ = [
     "Observations",
     "Outcomes",
     "ParallelConfig",
+    "ParallelEnvironment",
     "ParallelManager",
     "Run",
     "SenjuError",
@@ -56,6 +58,7 @@ _HOMES = {
     "senju.training.agent": ("Agent",),
     "senju.training.api": ("train",),
     "senju.training.dqn_training": ("train_dqn",),
+    "senju.training.environments.environment": ("ParallelEnvironment",),
     "senju.training.parallel_manager": (
         "ExperienceBuffer",
         "Experiences",

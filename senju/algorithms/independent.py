@@ -301,8 +301,8 @@ class Independent(Learner):
         metrics: dict[str, float] = {}
         all_of: dict[str, list[float]] = {}
         for each in learned:
-            if "loss" in each.metrics:
-                self._attention.see(each.seat, loss=each.metrics["loss"])
+            loss = each.metrics.get("loss", each.metrics.get("value_loss"))  # a policy's own says little
+            self._attention.see(each.seat, loss=loss)
             for name, value in each.metrics.items():
                 metrics[f"agent_{each.seat}/{name}"] = value
                 all_of.setdefault(name, []).append(value)

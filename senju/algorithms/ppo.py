@@ -83,6 +83,7 @@ class PPO(GradientLearner[Selection]):
             config.clip_range, config.value_coefficient, config.entropy_coefficient
         )
         self._reader: RingReader | None = None
+        self._newest: dict[int, int] = {}  # turn of each shard that was learned from, where it follows
         self._metrics: Metrics = {}
 
     def attach(self, ring: Ring, game: Game | SeatView) -> None:
@@ -96,7 +97,7 @@ class PPO(GradientLearner[Selection]):
         if self.is_following:
             given, rollouts = len(rollouts), self._still_whole(rollouts)
             self._metrics["rollouts_missed"] = float(given - len(rollouts))
-        if not rollouts:  # all were written over: there is nothing to learn from
+        if not rollouts:  # all were written over, and nothing came after: there is nothing to learn from
             return
         batch, metrics = self._prepare(rollouts)
         self._metrics |= metrics
@@ -110,10 +111,24 @@ class PPO(GradientLearner[Selection]):
         self.version += 1
 
     def _still_whole(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
-        """Copies of the rollouts that nobody has written over."""
+        """Copies of the rollouts, or of as many of the youngest where those were written over.
+
+        An agent that waits for others of its process would otherwise find nothing, time after time. No
+        rollout is learned from twice.
+        """
         assert self._reader is not None, "attach() comes first"
-        copies = [(rollout, self._reader.slot(rollout.shard, rollout.turn)) for rollout in rollouts]
-        return [rollout._replace(data=data) for rollout, data in copies if data is not None]
+        found = []
+        for shard in dict.fromkeys(rollout.shard for rollout in rollouts):
+            asked = [rollout for rollout in rollouts if rollout.shard == shard]
+            since = max(asked[0].turn, self._newest.get(shard, -1) + 1)
+            sealed = [turn for turn in self._reader.sealed(shard) if turn >= since]
+            are_there = sealed[:1] == [asked[0].turn]
+            for turn in sealed[: len(asked)] if are_there else sealed[-len(asked) :]:
+                data = self._reader.slot(shard, turn)
+                if data is not None:
+                    found.append(asked[0]._replace(data=data, turn=turn))
+                    self._newest[shard] = turn
+        return sorted(found, key=lambda rollout: (rollout.turn, rollout.shard))
 
     def _prepare(self, rollouts: Sequence[Rollout]) -> tuple[Minibatch, dict[str, float]]:
         """All decisions of the rollouts as one flat batch on the learner's device."""

@@ -169,6 +169,10 @@ class RingReader:
         """Of every segment, as they are now."""
         return self._positions.seals
 
+    def sealed(self, shard: int) -> list[int]:
+        """The turns that lie complete now, oldest first."""
+        return list(self._ring.sealed(shard))
+
     def steps(self, shard: int, turn: int) -> Steps | None:
         """What linking needs of a rollout; None where it does not lie there, or not any more."""
         copied = self._copied(shard, turn, Steps._fields)

@@ -28,9 +28,13 @@ def _take_seats(
     seats: NDArray[np.int8],  # [row, acting]
     seat: int,
     own: NDArray[np.int8],  # [row, 1], 0 where the seat acts, else -1
-) -> None:
+) -> bool:
+    """Return whether it acts everywhere."""
+    acts_everywhere = True
     for row in range(seats.shape[0]):
         own[row, 0] = 0 if seats[row, seat] == seat else -1
+        acts_everywhere &= own[row, 0] == 0
+    return acts_everywhere
 
 
 class _Seat:
@@ -54,7 +58,10 @@ class _Seat:
         """Take what this seat sees, and nothing else."""
         slot.observation[time, :, 0] = seen.observation[:, self.seat]
         slot.legal[time, :, 0] = seen.legal[:, self.seat]
-        _take_seats(seen.seats, self.seat, slot.seats[time])
+        if not _take_seats(seen.seats, self.seat, slot.seats[time]):
+            # games write what the acting seats see: the rest is left from whatever was seen before
+            is_away = slot.seats[time, :, 0] < 0
+            slot.observation[time, is_away], slot.legal[time, is_away] = 0, 0
 
     def choose(self, rows: Rows, slot: Slot, time: int) -> None:
         """Evaluate what is seen, and act."""
@@ -80,9 +87,12 @@ class _Seat:
         if len(chosen):
             finals = np.arange(self._num_final, self._num_final + len(chosen))
             slot.final_at[time, chosen] = finals
+            is_there = after.seats[chosen, self.seat] == self.seat
             slot.final_observation[finals] = own[chosen]
             slot.final_legal[finals, 0] = after.legal[chosen, self.seat]
-            slot.final_seats[finals, 0] = np.where(after.seats[chosen, self.seat] == self.seat, 0, -1)
+            slot.final_seats[finals, 0] = np.where(is_there, 0, -1)
+            away = finals[~is_there]
+            slot.final_observation[away], slot.final_legal[away] = 0, 0
             self._num_final += len(chosen)
 
     def value(

@@ -210,8 +210,8 @@ class Run:
         """A checkpoint of this run, verified to be of the same game and network, or more parts."""
         checkpoint = load_checkpoint(path)
         for part, expected in self.identity(parts).items():
-            saved = checkpoint.state.get(part, {})  # none: a part that senju did not have yet
-            if self._completed(part, saved) != expected:
+            saved = self._completed(part, checkpoint.state)
+            if saved != expected:
                 raise CheckpointError(
                     f"{path} is of the {part} {_show(saved)}, the run is of {_show(expected)}; "
                     f"{other_checkpoints(path)}"
@@ -223,12 +223,14 @@ class Run:
         settings = self.config.model_dump(mode="json")
         return {part: settings[part] for part in parts}
 
-    def _completed(self, part: str, saved: Any) -> Any:
-        """A part's saved settings, with today's defaults where an older senju knew fewer settings."""
+    def _completed(self, part: str, saved: Mapping[str, Any]) -> Any:
+        """A part's saved settings, with today's defaults where an older senju knew fewer settings or parts."""
+        settings = self.config.model_dump(mode="json")
+        del settings[part]
         try:
-            filled = validated(RunConfig, self.config.model_dump(mode="json") | {part: saved})
+            filled = validated(RunConfig, settings | {part: saved[part]} if part in saved else settings)
         except ConfigError:
-            return saved
+            return saved.get(part, {})
         return filled.model_dump(mode="json")[part]
 
     @contextmanager
@@ -277,5 +279,5 @@ def _show(part: Any) -> str:
         return repr(part)
     options = ", ".join(f"{key}={value}" for key, value in part.items() if key != "name")
     if "name" not in part:
-        return options
+        return options or "none"
     return f"{part['name']!r}" + (f" ({options})" if options else "")

@@ -65,11 +65,23 @@ def test_follower_leaves_out_what_was_written_over(backend: Serial) -> None:
     assert follower.weights().tobytes() == other.weights().tobytes()
 
 
+def test_follower_that_comes_late_learns_once_from_what_came_after(backend: Serial) -> None:
+    follower, other = new_learner(backend.ring), new_learner(backend.ring)
+    follower.is_following = True
+    first, second = backend.collect(), kept(backend.collect())
+    assert follower.update(first)["rollouts_missed"] == 0
+    other.update(second)
+    assert follower.weights().tobytes() == other.weights().tobytes()
+    metrics = follower.update(second)  # is asked to learn from it now, and has
+    assert (metrics["gradient_steps"], metrics["rollouts_missed"]) == (0, 2)
+
+
 def test_nothing_is_learned_where_all_is_gone(backend: Serial) -> None:
     learner = new_learner(backend.ring)
     learner.is_following = True
     rollouts, before = backend.collect(), learner.weights()
-    backend.collect()
+    for rollout in rollouts:
+        backend.ring.open(rollout.shard, rollout.turn + 1)
     metrics = learner.update(rollouts)
     assert (metrics["gradient_steps"], metrics["rollouts_missed"]) == (0, 2)
     assert learner.version == 0

@@ -12,7 +12,7 @@ from senju.collect.rollout import RolloutPlayer
 from senju.collect.shard import Shard
 from senju.collect.slots import Ring, RingShape, Slot, new_slot
 from senju.errors import ConfigError
-from senju.games.game import Game
+from senju.games.game import Game, Observations, States
 from senju.games.tic_tac_toe import TicTacToe
 from senju.models.model import Model, ModelConfig, build_model
 from senju.timing import StageClock
@@ -70,14 +70,19 @@ def assert_is_that_seats_part(slot: Slot, together: Slot, seat: int) -> None:
     acts = together.seats[..., seat] == seat
     assert np.array_equal(slot.seats[..., 0], np.where(acts, 0, -1))
     for name in ("observation", "legal", "actions", "explored", "log_probs", "values"):
-        assert np.array_equal(getattr(slot, name)[:, :, 0], getattr(together, name)[:, :, seat]), name
+        own, all_seats = getattr(slot, name)[:, :, 0], getattr(together, name)[:, :, seat]
+        assert np.array_equal(own[acts], all_seats[acts]), name
+        assert not own[~acts].any(), name
     assert np.array_equal(slot.rewards[..., 0], together.rewards[..., seat])
     assert np.array_equal(slot.bootstrap[..., 0], together.bootstrap[..., seat], equal_nan=True)
     for name in ("terminated", "truncated", "final_at"):
         assert np.array_equal(getattr(slot, name), getattr(together, name)), name
+    is_there = together.final_seats[:, seat] >= 0
+    assert np.array_equal(slot.final_seats[:, 0] >= 0, is_there)
     for name in ("final_observation", "final_legal"):
-        assert np.array_equal(getattr(slot, name)[:, 0], getattr(together, name)[:, seat]), name
-    assert np.array_equal(slot.final_seats[:, 0] >= 0, together.final_seats[:, seat] >= 0)
+        own, all_seats = getattr(slot, name)[:, 0], getattr(together, name)[:, seat]
+        assert np.array_equal(own[is_there], all_seats[is_there]), name
+        assert not own[~is_there].any(), name
     assert not slot.seated.any()
 
 
@@ -95,6 +100,33 @@ def test_policies_and_action_values_sit_in_one_world() -> None:
     slots = play_independent(Meeting(), [BY_POLICY, GREEDY], Orders(epsilons=(0.0, 0.5)), 1)[0]
     assert slots[0].log_probs.any()
     assert slots[1].explored.any()
+
+
+class Sparing(Meeting):
+    """Writes what the acting seats see, and nothing for the others."""
+
+    def observe(self, states: States, out: Observations) -> None:
+        found = self.new_observations(len(states))
+        super().observe(states, found)
+        out.seats[:] = found.seats
+        acts = found.seats >= 0
+        out.observation[acts], out.legal[acts] = found.observation[acts], found.legal[acts]
+
+
+def test_what_is_kept_does_not_depend_on_the_shards_played_before() -> None:
+    game, orders = Sparing(), Orders(epsilons=(0.3, 0.3))
+
+    def played(*shards: int) -> list[Slot]:
+        models = [reader(game) for _ in range(2)]
+        player = IndependentPlayer(game, models, NUM_ROWS, StageClock(), [BY_POLICY, GREEDY])
+        for index in shards:
+            slots = own_slots(game)
+            player.play_all(Shard(game, index, NUM_ROWS, SEED), slots, orders)
+        return slots
+
+    for alone, after_another in zip(played(0), played(1, 0), strict=True):
+        for name, one, other in zip(Slot._fields, alone, after_another, strict=True):
+            assert one.tobytes() == other.tobytes(), name
 
 
 def test_seats_that_take_turns_are_refused() -> None:

@@ -172,6 +172,14 @@ def test_state_goes_on_as_if_it_had_never_stopped() -> None:
         assert learned_bytes(loop) == expected
 
 
+def test_attention_sees_rewards_and_losses_of_both_algorithms() -> None:
+    with started(config_of(MIXED | {"attention": "adaptive"})) as loop:
+        update(loop, 6)
+        counts = loop.learner.state().numbers["attention"]["counts"]  # [seat][reward or loss]
+    assert [rewards for rewards, _ in counts] == [6, 6]
+    assert all(losses > 0 for _, losses in counts)
+
+
 @pytest.mark.parametrize(
     ("layer", "message"),
     [

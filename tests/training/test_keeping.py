@@ -131,6 +131,20 @@ def test_checkpoint_from_before_there_were_opponents_is_resumed(train_small: Tra
     assert whole_system(senju.train(resume=run.path)) == expected
 
 
+def test_checkpoint_from_before_seats_had_agents_is_resumed(train_small: Train) -> None:
+    expected = whole_system(train_small("whole", updates=8, **REPLAYING))
+    run = train_small("old", updates=8, **REPLAYING, max_updates=3)
+    saved = load_checkpoint(run.checkpoints.latest())
+    state = {name: value for name, value in saved.state.items() if name not in ("seats", "attention")}
+    del state["learner"]["turns"]
+    run.checkpoints.save(3, Checkpoint(saved.tensors, state, saved.blobs), keep=1)
+    config = yaml.safe_load((run.path / "config.yaml").read_text())
+    for part in ("seats", "attention", "learners", "parallel"):
+        del config[part]
+    (run.path / "config.yaml").write_text(yaml.safe_dump(config))
+    assert whole_system(senju.train(resume=run.path)) == expected
+
+
 @pytest.mark.parametrize(
     ("part", "change"),
     [

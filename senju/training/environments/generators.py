@@ -1,0 +1,64 @@
+"""The random generators of `random`, NumPy and torch, which a user's world and agents draw from.
+
+They belong to the whole process. So whoever plays or learns has them to itself, and sets them by what it
+does: the episode of a copy, the lesson of an agent. Then it does not matter who does it, nor when.
+"""
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+
+import numpy as np
+import torch
+
+_in_use = threading.RLock()
+
+
+class Purpose(IntEnum):
+    """What random numbers are drawn for."""
+
+    CENTRE = 0  # making the world whose agents learn
+    MAKING = 1  # making the world of an episode
+    PLAYING = 2
+    LEARNING = 3
+
+
+def seed_of(seed: int, purpose: Purpose, *numbers: int) -> int:
+    """A number of 32 bits for a factory that asks for a seed."""
+    return int(np.random.SeedSequence([seed, purpose, *numbers]).generate_state(1)[0])
+
+
+def set_generators(seed: int, purpose: Purpose, *numbers: int) -> None:
+    """Set the three generators by a seed, a purpose and what the numbers name."""
+    words = [int(word) for word in np.random.SeedSequence([seed, purpose, *numbers]).generate_state(8)]
+    random.seed(words[0] << 32 | words[1])
+    np.random.seed(words[2:6])
+    seed_of_torch = words[6] << 31 | words[7] >> 1
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed_of_torch)
+    else:  # the other takes a millisecond, for a note of where it was called
+        torch.default_generator.manual_seed(seed_of_torch)
+
+
+@contextmanager
+def generators_alone(wanted: bool = True) -> Iterator[None]:
+    """Keep other threads of ours from drawing meanwhile."""
+    if not wanted:
+        yield
+        return
+    with _in_use:
+        yield
+
+
+@contextmanager
+def generators_given_back() -> Iterator[None]:
+    """Leave the generators of this process as they were."""
+    before = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])
+        torch.set_rng_state(before[2])

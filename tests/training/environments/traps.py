@@ -1,0 +1,212 @@
+"""Worlds that do something wrong, at a place that the test chooses."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tests.training.environments.meadow import Buffer, Forager, Meadow, Model
+
+
+class SpringTrap:
+    """Does something once, in the first process that comes by."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def spring(self, name: str) -> None:
+        try:
+            Path(self.folder, name).touch(exist_ok=False)
+        except FileExistsError:
+            return
+        if name.startswith("kill"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(600)  # hangs
+
+
+class Trapped(Meadow):
+    """A worker dies and another hangs in the 3rd turn of copy 1; a learner dies when agent 2 trains."""
+
+    def __init__(self, config: Any, copy: int) -> None:
+        super().__init__(config)
+        self.copy, self.trap = copy, SpringTrap(config["trap"])
+        train = self.agents[2].model.train_step
+
+        def train_step() -> Any:
+            if self.agents[2].model.last_epoch == 1:
+                self.trap.spring("kill-learner")
+            return train()
+
+        self.agents[2].model.train_step = train_step
+
+    def take_turn(self, epoch: int) -> None:  # type: ignore[override]
+        if self.copy == 1 and self.world.turn == 2 and epoch > 0:
+            self.trap.spring("kill-worker" if epoch == 1 else "hang-worker")
+        super().take_turn()
+
+
+class RaisingModel(Model):
+    """Cannot be trained in epoch 1."""
+
+    def train_step(self) -> Any:
+        if self.last_epoch == 1:
+            raise ZeroDivisionError("no batch")
+        return super().train_step()
+
+
+class Raising(Meadow):
+    """Agent 1 cannot be trained in epoch 1."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.agents[1].model = RaisingModel(50, 4)
+
+
+class Overreaching(Meadow):
+    """Agent 2 chooses an action that it does not have, in turn 4."""
+
+    def take_turn(self) -> None:
+        if self.world.turn == 4:
+            self.agents[2].get_action = lambda state: 4  # type: ignore[method-assign]
+        super().take_turn()
+
+
+class Blind(Meadow):
+    """Agent 0 cannot see in turn 2."""
+
+    def take_turn(self) -> None:
+        if self.world.turn == 2:
+            self.agents[0].location = None
+        super().take_turn()
+
+
+class Marked(Meadow):
+    """Whatever agent i sees is i + 1."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        for number, agent in enumerate(self.agents, 1):
+            agent.pov = lambda world, number=number: np.full(50, number, np.float32)  # type: ignore[misc]
+
+
+class Reborn(Meadow):
+    """Makes its agents anew in reset."""
+
+    def reset(self) -> None:
+        self.agents = [Forager(Model(50, 4)) for _ in self.agents]
+        super().reset()
+
+
+class Secretive(Meadow):
+    """Fills memories past add_memory."""
+
+    def take_turn(self) -> None:
+        self.agents[1].model.memory.add(np.zeros(50), 0, 0.0, False)
+
+
+class Growing(Meadow):
+    """Agent 0 sees more every turn."""
+
+    def take_turn(self) -> None:
+        self.world.turn += 1
+        self.agents[0].add_memory(np.zeros(self.world.turn), 0, 0.0, False)
+
+
+class Forgetful(Meadow):
+    """As on-policy models do, agents empty their memories when an epoch begins."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        for agent in self.agents:
+            agent.model.start_epoch_action = lambda epoch, model=agent.model: model.memory.clear()  # type: ignore[misc]
+
+
+class Turnless:
+    """A world without a turn of its own, whose agents have a memory of another kind."""
+
+    def __init__(self) -> None:
+        self.world = Meadow({"experiment": {"max_turns": 9}}).world
+        self.agents = [Listing() for _ in range(2)]
+
+    def reset(self) -> None:
+        self.world.clear()
+
+
+class Listing(Forager):
+    """Remembers tensors, tuples and dictionaries in a list, and learns nothing but their number."""
+
+    def __init__(self) -> None:
+        super().__init__(self)
+        self.memory: list[Any] = []
+        self.known = 0
+
+    def pov(self, world: Any) -> Any:
+        return {"berries": torch.from_numpy(world.berries.copy()), "at": self.location}
+
+    def get_action(self, state: Any) -> Any:
+        return int(np.random.randint(4)), 0.25
+
+    def act(self, world: Any, action: Any) -> float:
+        return super().act(world, action[0])
+
+    def add_memory(self, state: Any, action: Any, reward: float, done: bool) -> None:
+        self.memory.append((state, action, reward, done))
+
+    def train_step(self) -> None:
+        self.known = len(self.memory)
+
+
+SHARED = Meadow({"experiment": {"max_turns": 2}})
+SHARED_MODEL = Model(50, 4)
+SHARED_NET = torch.nn.Linear(4, 4)
+SHARED_BUFFER = Buffer(8, 50)
+
+
+def _with(change: Any, *numbers: int) -> Meadow:
+    meadow = Meadow({"experiment": {"max_turns": 2}})
+    for number in numbers:
+        change(meadow.agents[number])
+    return meadow
+
+
+def same_world() -> Meadow:
+    return SHARED
+
+
+def same_agent() -> Meadow:
+    meadow = Meadow({"experiment": {"max_turns": 2}})
+    meadow.agents[0] = SHARED.agents[0]
+    return meadow
+
+
+def same_agent_twice() -> Meadow:
+    meadow = Meadow({"experiment": {"max_turns": 2}})
+    meadow.agents[2] = meadow.agents[0]
+    return meadow
+
+
+def same_model() -> Meadow:
+    return _with(lambda agent: setattr(agent, "model", SHARED_MODEL), 1)
+
+
+def same_network() -> Meadow:
+    return _with(lambda agent: setattr(agent.model, "local", SHARED_NET), 1)
+
+
+def same_memory() -> Meadow:
+    return _with(lambda agent: setattr(agent.model, "memory", SHARED_BUFFER), 0)
+
+
+def same_array() -> Meadow:
+    states = np.zeros((8, 50), np.float32)
+    return _with(lambda agent: setattr(agent.model.memory, "states", states), 0, 1)
+
+
+def tied_weights() -> Meadow:
+    meadow = Meadow({"experiment": {"max_turns": 2}, "agents": 2})
+    meadow.agents[1].model.target = meadow.agents[0].model.target
+    return meadow
