@@ -25,8 +25,10 @@ play: $(READY)
 # everything: format, lint, types, all tests; coverage of the fast ones, since counting slows the others;
 # and those slow ones one by one that keep time, or start, kill and count processes
 FAST := -m 'not slow' -n logical --dist loadfile
-ALONE := tests/backends tests/trials tests/usi \
-	$(patsubst %,tests/training/test_%.py,control monitor parallel_manager parallel_training pause)
+ALONE := tests/trials tests/usi \
+	$(patsubst %,tests/backends/test_%.py,failing_opponents failing_shards fewer_workers healing nothing_left playing_ahead) \
+	$(patsubst %,tests/training/test_%.py,control monitor parallel_manager parallel_training pause) \
+	tests/training/learners/test_nothing_left.py tests/training/environments/test_healing.py
 test: $(READY) lint
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest $(FAST) --cov --cov-report=term
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -m slow -n logical --dist loadfile $(ALONE:%=--ignore=%)

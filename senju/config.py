@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -59,13 +59,13 @@ def _explain(part: type[Part], problem: Any, where: str) -> str:
 
 
 def _fields_at(part: type[Part], location: list[str]) -> Iterable[str]:
-    fields = part.model_fields
+    inner: Any = part
     for key in location:
-        inner = fields[key].annotation if key in fields else None
-        if not (isinstance(inner, type) and issubclass(inner, Part)):
-            return []
-        fields = inner.model_fields
-    return fields
+        if isinstance(inner, type) and issubclass(inner, Part):
+            inner = inner.model_fields[key].annotation if key in inner.model_fields else None
+        else:  # a dictionary of parts: any key leads to one
+            inner = get_args(inner)[-1] if get_origin(inner) is dict else None
+    return inner.model_fields if isinstance(inner, type) and issubclass(inner, Part) else []
 
 
 class _Loader(yaml.SafeLoader):
@@ -120,7 +120,7 @@ def merged(*layers: Mapping[str, Any]) -> Settings:
 
     A word stands for the part it names: `model: resnet` is `model: {name: resnet}`. A layer that
     names another part than the one below replaces it whole, since the old part's settings mean
-    nothing to the new one.
+    nothing to the new one. A number as a key is the text that it is written as: seat 1 is `seats.1`.
 
     >>> merged({"model": "mlp"}, {"model": {"hidden": [64]}})
     {'model': {'name': 'mlp', 'hidden': [64]}}
@@ -128,7 +128,8 @@ def merged(*layers: Mapping[str, Any]) -> Settings:
     result: Settings = {}
     for layer in layers:
         for key, value in layer.items():
-            result[key] = _laid_over(result.get(key), value)
+            name = str(key)  # YAML and Python may number seats, a path on the command line cannot
+            result[name] = _laid_over(result.get(name), value)
     return result
 
 

@@ -25,6 +25,7 @@ class Ship(Part):
     length: float = Field(20.0, gt=0, lt=400)
     masts: tuple[int, ...] = (1, 2)
     engine: Engine = Engine()
+    boats: dict[str, Engine] = {}
 
 
 def test_defaults_and_given_settings_make_a_part() -> None:
@@ -50,7 +51,8 @@ def test_wrong_default_is_noticed() -> None:
     [
         ({"lenght": 3}, "unknown setting 'lenght'; did you mean 'length'?"),
         ({"engine": {"powr": 3}}, "unknown setting 'engine.powr'; did you mean 'power'?"),
-        ({"colour": 3}, "unknown setting 'colour'; known are engine, length, masts"),
+        ({"colour": 3}, "unknown setting 'colour'; known are boats, engine, length, masts"),
+        ({"boats": {"left": {"powr": 3}}}, "unknown setting 'boats.left.powr'; did you mean 'power'?"),
         ({"length": 400}, "length=400: input should be less than 400"),
         ({"length": 0}, "length=0: input should be greater than 0"),
         ({"engine": {"power": 501}}, "engine.power=501: input should be less than or equal to 500"),
@@ -203,6 +205,11 @@ def test_word_stands_for_the_part_it_names() -> None:
         [{"model": {"blocks": 3}}, {"model": "resnet"}],
     ):
         assert merged(*order) == {"model": {"name": "resnet", "blocks": 3}}
+
+
+def test_number_as_a_key_is_the_text_that_it_is_written_as() -> None:
+    layers = {"seats": {1: {"order": 1}}}, parse_assignment("seats.1.learns=false")
+    assert merged(*layers) == {"seats": {"1": {"order": 1, "learns": False}}}
 
 
 def test_merging_changes_none_of_the_layers() -> None:

@@ -238,9 +238,16 @@ class Independent(Learner):
     """All agents of a world, as one learner to whoever collects: their weights are published together."""
 
     def __init__(
-        self, seats: Sequence[SeatSettings], way: Way, attention: Literal["equal", "adaptive"] = "equal"
+        self,
+        seats: Sequence[SeatSettings],
+        way: Way,
+        attention: Literal["equal", "adaptive"] = "equal",
+        turns_ahead: int = 1,
     ) -> None:
+        """Where the way is free-running, collecting is at most `turns_ahead` turns ahead of a learner."""
         self.seats, self.way, self.version = list(seats), way, 0
+        self._turns_ahead = turns_ahead
+        self._ordered = [-1] * len(self.seats)  # the turn after which each was last ordered to train
         self._is_adaptive = attention == "adaptive"
         self._attention = Attention(len(self.seats))
         self._new: list[list[tuple[int, tuple[int, ...]]]] = [[] for _ in self.seats]
@@ -265,9 +272,21 @@ class Independent(Learner):
             self._attention.see(seat.seat, reward=rewards[seat.seat])
             self._new[seat.seat].append((turn, shards))
             del self._new[seat.seat][: -self._rings[seat.seat].shape.kept]
-        learned = self.way.learn(self._tasks(turn))
+        learned = self._wait_for_the_slowest(turn) + self.way.learn(self._tasks(turn))
         self.version += 1
-        return self._describe(learned) | {f"agent_{i}/reward": reward for i, reward in enumerate(rewards)}
+        seats = range(len(self.seats))
+        lags = {f"agent_{i}/lag": float(self._lag(i, turn)) for i in seats if self.way.is_busy(i)}
+        return self._describe(learned) | {f"agent_{i}/reward": rewards[i] for i in seats} | lags
+
+    def _lag(self, seat: int, turn: int) -> int:
+        """How many turns ago a training was ordered that is not finished yet."""
+        return turn - self._ordered[seat] if self.way.is_busy(seat) else 0
+
+    def _wait_for_the_slowest(self, turn: int) -> list[Learned]:
+        """Where collecting is as far ahead of a learner as it may be, wait for those under way."""
+        if all(self._lag(seat, turn) < self._turns_ahead for seat in range(len(self.seats))):
+            return []
+        return self.way.finish()
 
     def _rewards(self, rollouts: Sequence[Rollout]) -> list[float]:
         """What each agent got per step of a game."""
@@ -290,6 +309,7 @@ class Independent(Learner):
         tasks = []
         for seat in due:
             turns, shards = zip(*self._new[seat.seat], strict=True)
+            self._ordered[seat.seat] = turn
             number = (turn + 1) // seat.train_every
             tasks.append(Task(seat.seat, turns, shards, shares[seat.seat], number))
             self._new[seat.seat] = []

@@ -7,6 +7,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from senju.algorithms.independent import SeatSettings
 from senju.cli.quantities import UNKNOWN, count_text, figure_text
 from senju.training.agent import Agent
 from senju.training.episodes import EpisodesResult
@@ -36,7 +37,7 @@ def spread_text(reward: float, interval: Sequence[float]) -> str:
 
 def ratio_text(ratio: float) -> str:
     """How many times as much; a dash where that means nothing."""
-    return UNKNOWN if math.isnan(ratio) else f"{ratio:.1f} ×"
+    return UNKNOWN if math.isnan(ratio) or ratio < 0 else f"{ratio:.1f} ×"
 
 
 def who_text(run: Run) -> str:
@@ -44,13 +45,19 @@ def who_text(run: Run) -> str:
     groups: dict[tuple[str, str, int], int] = {}
     for seat, model in zip(run.config.seat_settings, run.new_models(), strict=True):
         weights = sum(parameter.numel() for parameter in model.parameters())
-        group = (seat.algorithm["name"], seat.model["name"], weights)
+        how = f"by {seat.algorithm['name']}" if seat.learns else "without learning"
+        group = (how, seat.model["name"], weights)
         groups[group] = groups.get(group, 0) + 1
     return " and ".join(
-        f"{count} agent{'s' * (count > 1)} by {algorithm} with the model {model} "
+        f"{count} agent{'s' * (count > 1)} {how} with the model {model} "
         f"({weights:,} weights{' each' * (count > 1)})"
-        for (algorithm, model, weights), count in groups.items()
+        for (how, model, weights), count in groups.items()
     )
+
+
+def _algorithm_text(seat: SeatSettings) -> str:
+    """How an agent learns, if it does."""
+    return escape(seat.algorithm["name"]) if seat.learns else "[dim]does not learn[/]"
 
 
 class AgentsBoard:
@@ -91,7 +98,7 @@ class AgentsBoard:
         epsilon = self._known(number, "epsilon")
         return [
             seat.name,
-            escape(seat.algorithm["name"]) if seat.learns else "[dim]does not learn[/]",
+            _algorithm_text(seat),
             reward_text(self._known(number, "reward_per_game")),
             spread_text(last.rewards[number], last.intervals[number]) if last else UNKNOWN,
             reward_text(last.random.rewards[number]) if last and last.random else UNKNOWN,
@@ -125,7 +132,7 @@ def episodes_table(run: Run, result: EpisodesResult, title: str) -> Table:
         number = seat.seat
         table.add_row(
             seat.name,
-            escape(seat.algorithm["name"]),
+            _algorithm_text(seat),
             spread_text(result.rewards[number], result.intervals[number]),
             spread_text(result.random.rewards[number], result.random.intervals[number]),
             ratio_text(result.ratio(number)),

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from senju.collect.exploration import Acting, mostly_best_actions, sample_actions
+from senju.collect.exploration import Acting
 from senju.collect.orders import NO_ORDERS, Orders
-from senju.collect.rollout import Actor, leave_empty_finals
+from senju.collect.rollout import Actor, choose_into, leave_empty_finals
 from senju.collect.shard import Shard
 from senju.collect.slots import Ring, RingShape, Slot
 from senju.errors import ConfigError
@@ -66,14 +66,7 @@ class _Seat:
     def choose(self, rows: Rows, slot: Slot, time: int) -> None:
         """Evaluate what is seen, and act."""
         logits, values = self.actor.evaluate(slot.observation[time])
-        who = (slot.legal[time], slot.seats[time], rows.clock, rows.seed, self._stream)
-        out = slot.values[time]
-        if self.acting.by == "action_values":
-            how = (self._epsilon, self.acting.is_dueling)
-            mostly_best_actions(logits, values, *who, *how, slot.actions[time], slot.explored[time], out)
-        else:
-            out[:] = values.reshape(out.shape)
-            sample_actions(logits, *who, slot.actions[time], slot.log_probs[time])
+        choose_into(slot, time, logits, values, rows, self._stream, self.acting, self._epsilon)
 
     def look_at_truncated(
         self, after: Observations, truncated: NDArray[np.bool_], slot: Slot, time: int

@@ -141,7 +141,7 @@ class RolloutPlayer:
             else:
                 logits, values = self._evaluate_own(shard, observations)
             clock.lap("evaluate")
-            self._choose(logits, values, rows, observations, slot, time)
+            choose_into(slot, time, logits, values, rows, ACTION, self.acting, self._epsilon)
             clock.lap("choose")
             if self.others is not None:
                 broken = self._let_others_choose(shard, observations, actions)
@@ -192,24 +192,6 @@ class RolloutPlayer:
         self._everyone[:] = observations.seats
         positions = keep_own(observations.seats, shard.seated, self._is_resting, self._positions)
         return self.actor.evaluate_some(observations.observation, positions)
-
-    def _choose(
-        self,
-        logits: NDArray[np.float32],
-        values: NDArray[np.float32],
-        rows: Rows,
-        observations: Observations,
-        slot: Slot,
-        time: int,
-    ) -> None:
-        who = (observations.legal, observations.seats, rows.clock, rows.seed, ACTION)
-        out = slot.values[time]
-        if self.acting.by == "action_values":
-            how = (self._epsilon, self.acting.is_dueling)
-            mostly_best_actions(logits, values, *who, *how, slot.actions[time], slot.explored[time], out)
-        else:
-            out[:] = values.reshape(out.shape)
-            sample_actions(logits, *who, slot.actions[time], slot.log_probs[time])
 
     def _let_others_choose(
         self, shard: Shard, observations: Observations, actions: NDArray[np.int32]
@@ -276,6 +258,27 @@ class RolloutPlayer:
         _, values = self.actor.evaluate(self._after.observation)
         _spread_values(values, self._after.seats, chosen, self.game.is_zero_sum, bootstrap)
         self.clock.lap("evaluate")
+
+
+def choose_into(
+    slot: Slot,
+    time: int,
+    logits: NDArray[np.float32],
+    values: NDArray[np.float32],
+    rows: Rows,
+    stream: int,
+    acting: Acting,
+    epsilon: float,
+) -> None:
+    """Write what a policy does in the step whose observations lie in the slot."""
+    who = (slot.legal[time], slot.seats[time], rows.clock, rows.seed, stream)
+    out = slot.values[time]
+    if acting.by == "action_values":
+        how = (epsilon, acting.is_dueling)
+        mostly_best_actions(logits, values, *who, *how, slot.actions[time], slot.explored[time], out)
+    else:
+        out[:] = values.reshape(out.shape)
+        sample_actions(logits, *who, slot.actions[time], slot.log_probs[time])
 
 
 def _cut_off(broken: NDArray[np.int64], outcomes: Outcomes) -> None:

@@ -236,8 +236,8 @@ class RunConfig(Part):
 
     @property
     def _policies(self) -> tuple[dict[str, Any], ...]:
-        is_async = self.collect.mode == "async"
-        policies = policies_of(self.seat_settings, self.decisions_per_seat, is_async)
+        turns_ahead = self.parallel.epochs_ahead if self.collect.mode == "async" else 0
+        policies = policies_of(self.seat_settings, self.decisions_per_seat, turns_ahead)
         return tuple(dataclasses.asdict(policy) for policy in policies)
 
     @model_validator(mode="after")
@@ -288,17 +288,21 @@ class RunConfig(Part):
         if not self.is_independent:
             return self._divides_by(self.algorithm.get("minibatch_size"), self.decisions_per_update)
         for seat in self.seat_settings:
-            self._divides_by(seat.algorithm.get("minibatch_size"), self.decisions_per_seat * seat.train_every)
+            where = f"seats.{seat.seat}." if str(seat.seat) in self.seats else ""
+            size = seat.algorithm.get("minibatch_size")
+            self._divides_by(size, self.decisions_per_seat * seat.train_every, where)
         return self
 
-    def _divides_by(self, size: int | None, batch: int) -> "RunConfig":
+    def _divides_by(self, size: int | None, batch: int, where: str = "") -> "RunConfig":
         if size is not None and batch % size:
             smaller = next(n for n in range(min(size, batch), 0, -1) if batch % n == 0)
             larger = next(n for n in range(min(size, batch), batch + 1) if batch % n == 0)
             fits = " or ".join(str(n) for n in sorted({smaller, larger}))
+            together = batch // self.decisions_per_seat
             raise ConfigError(
-                f"algorithm.minibatch_size={size} does not divide the batch of {batch} decisions "
-                f"({self.collect.num_games} games × {self.collect.rollout_steps} steps); try {fits}"
+                f"{where}algorithm.minibatch_size={size} does not divide the batch of {batch} decisions "
+                f"({self.collect.num_games} games × {self.collect.rollout_steps} steps"
+                f"{f' × {together}' if together > 1 else ''}); try {fits}"
             )
         return self
 

@@ -15,6 +15,7 @@ from senju.errors import ConfigError
 from senju.games.game import Game, SeatView
 from senju.machine import available_cores
 from senju.models import MODELS, make_model
+from senju.registry import Registry
 
 Learners = Literal["auto", "sequential", "processes", "stacked"]
 
@@ -33,6 +34,9 @@ class ParallelOptions(Part):
     use_threads: bool = Field(False, description="Workers are threads instead of processes.")
     num_learners: int | None = Field(
         None, ge=1, le=4096, description="Processes that train, with learners=processes; none: as cores."
+    )
+    epochs_ahead: int = Field(
+        4, ge=1, le=10_000, description="Turns that collecting may be ahead, with async_learning."
     )
     learner_timeout: float = Field(
         120.0, gt=0, description="Seconds after which a training in a process counts as hung."
@@ -100,12 +104,17 @@ def seat_parts(
         own = merged(
             {"model": model, "algorithm": algorithm}, {"model": config.model, "algorithm": config.algorithm}
         )
-        parts.append((_resolved(MODELS, own["model"]), _resolved(ALGORITHMS, own["algorithm"]), config))
+        network, learner = (_resolved(registry, own, seat) for registry in (MODELS, ALGORITHMS))
+        parts.append((network, learner, config))
     return parts
 
 
-def _resolved(registry: Any, settings: Settings) -> Settings:
-    return {"name": settings["name"], **registry.configure(settings).model_dump(mode="json")}
+def _resolved(registry: Registry[Any], own: Settings, seat: int) -> Settings:
+    settings = own[registry.kind]
+    try:
+        return {"name": settings["name"], **registry.configure(settings).model_dump(mode="json")}
+    except ConfigError as error:  # says what is wrong with the part, and not whose it is
+        raise type(error)(f"seats.{seat}: {error}") from None
 
 
 def demands_of(algorithm: Settings) -> Demands:
@@ -113,12 +122,12 @@ def demands_of(algorithm: Settings) -> Demands:
     return ALGORITHMS.get(algorithm["name"]).demands(ALGORITHMS.configure(algorithm))
 
 
-def policies_of(seats: Sequence[SeatSettings], decisions_per_turn: int, is_async: bool) -> list[Policy]:
+def policies_of(seats: Sequence[SeatSettings], decisions_per_turn: int, turns_ahead: int) -> list[Policy]:
     """What the workers play with and keep, for every seat."""
     policies = []
     for seat in seats:
         demands = demands_of(seat.algorithm)
-        waiting = seat.train_every + int(is_async)  # turns that may not be learned from yet
+        waiting = seat.train_every + turns_ahead  # turns that may not be learned from yet
         kept = max(waiting, -(-demands.kept_positions // decisions_per_turn))
         passing = 1 if demands.is_replaying else waiting
         policies.append(Policy(seat.model, demands.acting, kept, demands.is_replaying, passing))

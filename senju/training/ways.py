@@ -11,7 +11,8 @@ from senju.training.seats import new_learner
 
 def new_independent(config: RunConfig, game: Game) -> Independent:
     """The learners of all seats."""
-    return Independent(config.seat_settings, _new_way(config, game), config.attention)
+    way, turns_ahead = _new_way(config, game), config.parallel.epochs_ahead
+    return Independent(config.seat_settings, way, config.attention, turns_ahead)
 
 
 def _new_way(config: RunConfig, game: Game) -> Way:

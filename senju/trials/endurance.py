@@ -227,13 +227,13 @@ class _Disturbed:
             )
 
     def _close(self) -> None:
-        """Close the backend, but do not wait for ever: a soak is there to find out."""
-        closing = threading.Thread(target=self._rig.backend.close, name="senju closing", daemon=True)
+        """Close backend and learners, but do not wait for ever: a soak is there to find out."""
+        closing = threading.Thread(target=self._rig.close, name="senju closing", daemon=True)
         closing.start()
         closing.join(_CLOSING_SECONDS)
         if closing.is_alive():
             raise WorkerError(
-                f"the backend did not close within {_CLOSING_SECONDS:.0f} s; threads are at:\n{_stacks()}"
+                f"the run did not close within {_CLOSING_SECONDS:.0f} s; threads are at:\n{_stacks()}"
             )
 
     def _describe(self, seconds: float) -> Ordeal:

@@ -31,7 +31,7 @@ class Rig(Loop):
             self.start()
             self.publish_all()
         except BaseException:
-            self.backend.close()
+            self.close()
             raise
         return self
 

@@ -1,5 +1,6 @@
 """Agents that share nothing: one world, a learner for each seat, the same bytes however they are run."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from senju.algorithms.dqn import DQN
-from senju.algorithms.independent import Independent, OneByOne
+from senju.algorithms.independent import Independent, Learned, OneByOne, Task
 from senju.config import Settings
 from senju.errors import ConfigError
 from senju.games import make_game
@@ -117,19 +118,20 @@ def test_agents_begin_unlike_each_other() -> None:
     assert not np.array_equal(first, second)
 
 
-@pytest.mark.parametrize(
-    "backend", [{"name": "threads", "num_workers": 2}, {"name": "processes", "num_workers": 2}], ids=str
-)
-def test_workers_give_the_serial_bytes(backend: Settings) -> None:
-    config = config_of(MIXED)
-    assert after(5, config, backend) == after(5, config)
+@pytest.mark.parametrize("name", ["threads", "processes"])
+@pytest.mark.parametrize("num_workers", [1, 2, 3])
+def test_workers_give_the_serial_bytes(name: str, num_workers: int) -> None:
+    config = config_of(MIXED, {"collect": {"num_games": 24}})
+    assert after(3, config, {"name": name, "num_workers": num_workers}) == after(3, config)
 
 
+@pytest.mark.slow
 def test_learner_processes_give_the_sequential_bytes() -> None:
     layer = MIXED | {"learners": "processes", "parallel": {"enabled": True}}
     assert after(5, config_of(layer)) == after(5, config_of(MIXED))
 
 
+@pytest.mark.slow
 def test_disabled_is_the_plain_path_and_enabled_gives_its_bytes() -> None:
     off, on = config_of(), config_of({"parallel": {"enabled": True, "num_workers": 1}})
     assert (off.backend["name"], off.learners, off.collect.mode) == ("serial", "sequential", "sync")
@@ -185,12 +187,60 @@ def test_attention_sees_rewards_and_losses_of_both_algorithms() -> None:
     [
         ({"seats": {"2": {}}}, "seats.2: meeting has the seats 0 to 1"),
         ({"seats": {"first": {}}}, "seats.first: meeting has the seats 0 to 1"),
-        ({"seats": {"0": {"algorithm": {"minibatch_size": 7, "name": "ppo"}}}}, "minibatch_size=7"),
+        (
+            {"seats": {1: {"algorithm": {"minibatch_size": 7, "name": "ppo"}, "train_every": 2}}},
+            "seats.1.algorithm.minibatch_size=7 does not divide the batch of 384 decisions "
+            "(16 games × 12 steps × 2); try 6 or 8",
+        ),
+        ({"seats": {"1": {"algorithm": "dqm"}}}, "seats.1: unknown algorithm 'dqm'; did you mean 'dqn'?"),
+        ({"seats": {"1": {"model": {"hiden": [8]}}}}, "seats.1: unknown setting 'model.hiden'"),
+        ({"seats": {"1": {"lerns": False}}}, "unknown setting 'seats.1.lerns'; did you mean 'learns'?"),
         ({"collect": {"whole_games": True}}, "collect.whole_games is not for"),
         ({"learners": "stacked"}, "parallel.enabled=false trains one agent after another"),
         ({"collect": {"seating": "self_play"}, "attention": "adaptive"}, "attention is about agents"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(layer: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
         config_of(layer)
+
+
+class HeldBack(OneByOne):
+    """Trains when it is waited for, and not before."""
+
+    def __init__(self, way: OneByOne) -> None:
+        super().__init__(way.learners)
+        self.held: list[Task] = []
+        self.orders: list[Task] = []
+
+    def learn(self, tasks: Sequence[Task]) -> list[Learned]:
+        self.held += tasks
+        self.orders += tasks
+        return []
+
+    def is_busy(self, seat: int) -> bool:
+        return any(task.seat == seat for task in self.held)
+
+    def finish(self) -> list[Learned]:
+        held, self.held = self.held, []
+        return super().learn(held)
+
+
+def test_collecting_waits_for_a_learner_that_is_too_far_behind() -> None:
+    """Meanwhile a busy agent gets no order, and then learns from all it has missed."""
+    layer = {"collect": {"mode": "async"}, "parallel": {"epochs_ahead": 3}, "algorithm": SMALL_PPO}
+    config = config_of(layer)
+    with started(config) as loop:
+        agents = agents_of(loop)
+        assert isinstance(agents.way, OneByOne)
+        agents.way = way = HeldBack(agents.way)
+        way.attach(loop.backend.rings, loop.game.seat_view)
+        lags = []
+        for _ in range(8):
+            lags.append(agents.update(loop.collect()).get("agent_1/lag", 0.0))
+            loop.publish()
+        loop.finish()
+    first = [(task.turns, task.number) for task in way.orders if task.seat == 0]
+    assert first == [((0,), 1), ((1, 2, 3), 4), ((4, 5, 6), 7)]
+    assert max(lags) == 2.0
+    assert not way.held

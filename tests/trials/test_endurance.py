@@ -73,6 +73,13 @@ def test_replay_and_opponents_stay_equal_under_disturbances() -> None:
     assert report.leftovers == {}
 
 
+@pytest.mark.slow
+def test_learner_processes_are_gone_after_a_soak() -> None:
+    report = soak(soak_config("tag", backend="threads", learners="processes"), 1.0, 5)
+    assert report.is_equal
+    assert report.leftovers == {}
+
+
 def test_error_in_a_worker_ends_the_soak_and_keeps_the_failing_shard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -211,7 +211,8 @@ def _starts(name: str, rules: Rules, names: Names) -> NDArray[np.int64]:
     what = f"{name}: the map of {height}×{width}"
     if not len(starts):
         raise ConfigError(
-            f"{what} has no free cell for agents to start on; they start on {', '.join(rules.start_on)}"
+            f"{what} has no free cell for agents to start on, which is one of {' or '.join(rules.start_on)}; "
+            "change the map or start_on"
         )
     num_free = len(starts) - _most_blocked(rules)
     if num_free < rules.num_agents:

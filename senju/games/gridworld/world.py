@@ -30,6 +30,10 @@ class Gridworld(Game):
     def __init__(self, config: Part | None = None) -> None:
         super().__init__(config)
         self.declared = self.rules(self.config)
+        if not isinstance(self.declared, Rules):
+            raise GameContractError(
+                f"{self.name}: `rules` returned {self.declared!r}; expected Rules(…): is a return missing?"
+            )
         self.names: Names = names_of(self.name, self.declared)
         self.tables = make_tables(self.name, self.declared, self.names)
         rules = self.declared

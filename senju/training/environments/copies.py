@@ -1,5 +1,6 @@
 """Playing one epoch of one copy of the world: the result follows from (seed, copy, epoch) and the weights."""
 
+import logging
 import traceback
 from collections.abc import Callable
 from time import monotonic
@@ -22,8 +23,20 @@ from senju.training.environments.contract import (
 )
 from senju.training.environments.experience import Recorder
 from senju.training.environments.factory import WorldFactory
-from senju.training.environments.generators import Purpose, generators_alone, seed_of, set_generators
+from senju.training.environments.generators import (
+    Purpose,
+    generators_alone,
+    seed_of,
+    set_generators,
+    set_own_generators,
+)
+from senju.training.environments.snapshot import Snapshot
 from senju.training.environments.tasks import Episode, Played
+
+logger = logging.getLogger(__name__)
+
+
+_MOST_KEPT_BYTES = 64 * 2**20  # of arrays in the worlds that a player keeps; past that, making is no slower
 
 
 class Player:
@@ -31,28 +44,55 @@ class Player:
 
     def __init__(self, factory: WorldFactory, config: WorldConfig, settings: RunSettings) -> None:
         self._factory, self._config, self._settings = factory, config, settings
-        self._kept: _Copy | None = None
+        self._kept: dict[int, _Copy] = {}
+        self._keeps = True
 
     def play(self, episode: Episode) -> Played:
         """Play it; the process's random generators are this episode's meanwhile."""
         began = monotonic()
-        numbers = (episode.copy, episode.epoch)
-        seed = self._settings.parallel.seed
         with generators_alone():
-            set_generators(seed, Purpose.MAKING, *numbers)
-            copy = self._copy(seed_of(seed, Purpose.MAKING, *numbers), episode.copy)
-            set_generators(seed, Purpose.PLAYING, *numbers)  # the factory may have set them to whatever
-            return copy.play(episode, self._settings.experiment.max_turns, began)
+            copy = self._copy(episode)
+            return copy.play(episode, self._settings, began)
 
-    def _copy(self, seed: int, number: int) -> "_Copy":
-        if self._kept is not None:
-            self._kept.forget()
-            return self._kept
-        copy = _Copy(self._factory.make(self._config.copy(), seed, number))
-        if not self._settings.parallel.fresh_worlds:
-            copy.forget()  # refuses what cannot forget before it has played
-            self._kept = copy
+    def _copy(self, episode: Episode) -> "_Copy":
+        """A world as the factory makes it; whether it has been played before does not show."""
+        number = episode.copy if self._factory.tells_copies_apart else 0
+        kept = self._kept.pop(number, None)
+        if self._keeps and (kept is None or not self._renew(kept)):
+            kept = self._new_copy(number)
+        if kept is None or not self._keeps:
+            return self._new_copy(episode.copy, episode.epoch)
+        self._kept[number] = kept
+        return kept
+
+    def _renew(self, copy: "_Copy") -> bool:
+        if self._settings.parallel.fresh_worlds:
+            return copy.snapshot.restore()
+        copy.forget()
+        return True
+
+    def _new_copy(self, *numbers: int) -> "_Copy":
+        seed = self._settings.parallel.seed
+        set_generators(seed, Purpose.MAKING, *numbers)
+        made = self._factory.make(self._config.copy(), seed_of(seed, Purpose.MAKING, *numbers), numbers[0])
+        copy = _Copy(made)
+        if not self._keeps:
+            return copy
+        if self._settings.parallel.fresh_worlds:
+            self._keeps = self._can_keep(copy.snapshot)
+            if self._keeps:
+                copy.snapshot.take()
+        self._renew(copy)  # refuses what cannot forget before it has played
         return copy
+
+    def _can_keep(self, snapshot: Snapshot) -> bool:
+        num_worlds = self._settings.parallel.copies if self._factory.tells_copies_apart else 1
+        reason = f"has a {snapshot.obstacle}, which cannot be put back" if snapshot.obstacle else ""
+        if num_worlds * snapshot.num_bytes > _MOST_KEPT_BYTES:
+            reason = f"holds {snapshot.num_bytes:,} bytes of arrays"
+        if reason:
+            logger.info("the world %s; it is made anew for each episode", reason)
+        return not reason
 
 
 class _Copy:
@@ -62,7 +102,7 @@ class _Copy:
         self._env = env
         self._agents: Agents = check_world(env)
         self._where = ""
-        self._recorders = []
+        self._recorders: list[Recorder] = []
         for number, agent in enumerate(self._agents):
             name = agent_name(self._agents, number)
             recorder = Recorder(agent.add_memory, name)
@@ -70,6 +110,7 @@ class _Copy:
             _replace(agent, "add_memory", recorder, name)
             if callable(getattr(agent, "act", None)):
                 _replace(agent, "act", self._checked(agent, name, recorder), name)
+        self.snapshot = Snapshot(env)
 
     def _checked(self, agent: Any, name: str, recorder: Recorder) -> Callable[..., Any]:
         """The agent's `act`, which refuses an action that the agent does not have."""
@@ -96,13 +137,16 @@ class _Copy:
                 )
             agent.model.memory.clear()
 
-    def play(self, episode: Episode, max_turns: int, began: float) -> Played:
-        """Play one episode from its start."""
+    def play(self, episode: Episode, settings: RunSettings, began: float) -> Played:
+        """Play one episode from its start, by random numbers of its own."""
         self._where = f"epoch {episode.epoch}, copy {episode.copy}"
         for agent, published in zip(self._agents, episode.acting, strict=True):
             put_acting(agent, published.block)
+        by = (settings.parallel.seed, Purpose.PLAYING, episode.copy, episode.epoch)
+        set_generators(*by)
+        set_own_generators(self.snapshot.generators, *by)
         try:
-            num_turns, blocks = self._play(episode.epoch, max_turns)
+            num_turns, blocks = self._play(episode.epoch, settings.experiment.max_turns)
         except SenjuError:
             raise
         except Exception as error:  # the user's code may raise anything
@@ -200,6 +244,8 @@ def _replace(agent: Any, name: str, method: Callable[..., Any], who: str) -> Non
 
 def _is_within(action: Any, count: int) -> bool:
     """Whether an action is one of so many; what is no single number is the agent's own affair."""
+    if type(action) is int:
+        return 0 <= action < count
     if hasattr(action, "numel") or isinstance(action, np.ndarray):
         if np.prod(action.shape) != 1:
             return True

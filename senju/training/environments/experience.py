@@ -13,6 +13,7 @@ from senju.errors import ConfigError
 from senju.training.environments.block import Block
 
 _NUMERIC = "biufc"
+_PLAIN = frozenset((int, float, bool))
 Changes = dict[str, float]  # by attribute: how much a count grew, or what another number is now
 Shape = Any  # how a value is built of leaves: a kind, or a list that begins with one
 
@@ -24,28 +25,38 @@ class Recorder:
         self._add_memory, self._who = add_memory, who
         self._signature = _signature(add_memory)
         self._names = _plain_names(self._signature)
+        self._reward_at = self._names.index("reward") if "reward" in self._names else None
         self.begin()
 
     def begin(self) -> None:
         """A new episode."""
         self._shape: Shape = None
         self._leaves: list[list[Any]] = []
-        self._usual: dict[
-            str, Any
-        ] = {}  # by argument, where none is built of others: what each is every turn
+        self._usual: list[Any] | None = None  # each argument's kind every turn, where none has parts
         self.reward = 0.0
         self.turn = 0
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         """Remember something, as the agent does."""
-        arguments = self._bound(given, named)
-        self._take(arguments)
-        if "reward" in arguments:
-            self.reward += float(arguments["reward"])
+        if named or not self._take_usual(given):
+            self._take(self._bound(given, named))
         return self._add_memory(*given, **named)
 
+    def _take_usual(self, given: tuple[Any, ...]) -> bool:
+        """Take what is called and built as almost always; say whether it was."""
+        if list(map(_kind, given)) != self._usual:
+            return False
+        for column, value in zip(self._leaves, given, strict=True):
+            cls = type(value)  # the world may write into an array in the next turn
+            column.append(
+                value.copy() if cls is np.ndarray else _array_of(value) if cls is torch.Tensor else value
+            )
+        if self._reward_at is not None:
+            self.reward += float(given[self._reward_at])
+        return True
+
     def _bound(self, given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-        if not named and len(given) == len(self._names):  # as almost everybody calls it
+        if not named and len(given) == len(self._names):
             return dict(zip(self._names, given, strict=True))
         if self._signature is None:
             return {str(number): value for number, value in enumerate(given)} | named
@@ -53,16 +64,13 @@ class Recorder:
         return dict(bound.arguments)
 
     def _take(self, arguments: dict[str, Any]) -> None:
-        kinds = {name: _kind(value) for name, value in arguments.items()}
-        if self._usual == kinds:
-            for column, value in zip(self._leaves, arguments.values(), strict=True):
-                column.append(value.copy() if isinstance(value, np.ndarray) else value)
-            return
         leaves: list[NDArray[Any]] = []
         shape = [[name, self._split(name, value, leaves)] for name, value in arguments.items()]
         if self._shape is None:
             self._shape, self._leaves = shape, [[] for _ in leaves]
-            self._usual = {} if None in kinds.values() else kinds
+            kinds = list(map(_kind, arguments.values()))
+            is_usual = tuple(arguments) == self._names and None not in kinds
+            self._usual = kinds if is_usual else None
         if shape != self._shape:
             raise ConfigError(
                 f"{self._who} remembers {_text(shape)} in turn {self.turn}, and {_text(self._shape)} before; "
@@ -70,6 +78,8 @@ class Recorder:
             )
         for column, leaf in zip(self._leaves, leaves, strict=True):
             column.append(leaf)
+        if "reward" in arguments:
+            self.reward += float(arguments["reward"])
 
     def _split(self, name: str, value: Any, leaves: list[NDArray[Any]]) -> Shape:
         """Add a value's leaves; say how it is built of them."""
@@ -79,14 +89,14 @@ class Recorder:
         if isinstance(value, dict):
             return ["dict", [[key, self._split(name, item, leaves)] for key, item in value.items()]]
         is_tensor = isinstance(value, torch.Tensor)
-        array = value.detach().cpu().numpy() if is_tensor else np.asarray(value)
+        array = _array_of(value) if is_tensor else np.asarray(value)
         if array.dtype.kind not in _NUMERIC:
             raise ConfigError(
                 f"{self._who} remembers {name}={value!r} in turn {self.turn}; expected numbers, arrays or "
                 "tensors, or tuples, lists and dictionaries of them"
             )
-        is_array = is_tensor or isinstance(value, np.ndarray)
-        leaves.append(array.copy() if is_array else array)  # the world may write into it in the next turn
+        is_array = isinstance(value, np.ndarray)
+        leaves.append(array.copy() if is_array else array)
         return ["tensor" if is_tensor else "array" if is_array else "number", list(array.shape)]
 
     @property
@@ -105,9 +115,17 @@ class Recorder:
 def _kind(value: Any) -> Any:
     """What two values have in common that lie in one column; None where that takes a closer look."""
     cls = type(value)
-    if cls is np.ndarray:
-        return value.shape, value.dtype
-    return cls if cls in (int, float, bool) else None
+    if cls in _PLAIN:
+        return cls
+    if cls is np.ndarray or cls is torch.Tensor:
+        return cls, value.shape, value.dtype
+    return cls if issubclass(cls, (np.number, np.bool_)) else None
+
+
+def _array_of(tensor: torch.Tensor) -> NDArray[Any]:
+    """A copy."""
+    array: NDArray[Any] = tensor.detach().cpu().numpy().copy()
+    return array
 
 
 def changes_in(block: Block) -> Changes:
@@ -119,17 +137,18 @@ def changes_in(block: Block) -> Changes:
 def remember(add_memory: Callable[..., Any], block: Block) -> None:
     """Give an episode to `add_memory`, turn by turn, with the arguments that it had there."""
     signature = _signature(add_memory)
-    names = dict.fromkeys(_plain_names(signature)).keys()
     (shape, _), columns = block.unpack()
-    columns = [column.copy() for column in columns]  # an agent may keep what it is given
-    for turn in range(len(columns[0]) if columns else 0):
-        leaves = iter(columns)
-        arguments = {name: _joined(part, leaves, turn) for name, part in shape}
-        if signature is None or arguments.keys() == names:
-            add_memory(*arguments.values())
-        else:
-            bound = inspect.BoundArguments(signature, OrderedDict(arguments))
-            add_memory(*bound.args, **bound.kwargs)
+    if not columns:
+        return
+    leaves, num_turns = iter(columns), len(columns[0])
+    arguments = {name: _values(part, leaves, num_turns) for name, part in shape}
+    if signature is None or tuple(arguments) == _plain_names(signature):
+        for given in zip(*arguments.values(), strict=True):
+            add_memory(*given)
+        return
+    for values in zip(*arguments.values(), strict=True):
+        bound = inspect.BoundArguments(signature, OrderedDict(zip(arguments, values, strict=True)))
+        add_memory(*bound.args, **bound.kwargs)
 
 
 def _plain_names(signature: inspect.Signature | None) -> tuple[str, ...]:
@@ -146,18 +165,21 @@ def _signature(method: Callable[..., Any]) -> inspect.Signature | None:
         return None
 
 
-def _joined(shape: Shape, leaves: Iterator[NDArray[Any]], turn: int) -> Any:
+def _values(shape: Shape, leaves: Iterator[NDArray[Any]], num_turns: int) -> list[Any]:
+    """What an argument was, turn by turn, built of its leaves."""
     kind, inner = shape
-    if kind == "tuple":
-        return tuple(_joined(part, leaves, turn) for part in inner)
-    if kind == "list":
-        return [_joined(part, leaves, turn) for part in inner]
-    if kind == "dict":
-        return {key: _joined(part, leaves, turn) for key, part in inner}
-    leaf = next(leaves)[turn]
-    if kind == "tensor":
-        return torch.from_numpy(np.asarray(leaf))
-    return leaf if kind == "array" else leaf.item()
+    if kind in ("tuple", "list", "dict"):
+        parts = [_values(part[1] if kind == "dict" else part, leaves, num_turns) for part in inner]
+        rows = list(zip(*parts, strict=True)) if parts else [()] * num_turns
+        if kind == "dict":
+            keys = [key for key, _ in inner]
+            return [dict(zip(keys, row, strict=True)) for row in rows]
+        return rows if kind == "tuple" else list(map(list, rows))
+    column = next(leaves)
+    if kind == "number":
+        return column.tolist()  # type: ignore[no-any-return]
+    column = column.copy()  # an agent may keep what it is given
+    return [torch.from_numpy(np.asarray(leaf)) for leaf in column] if kind == "tensor" else list(column)
 
 
 def _text(shape: Shape) -> str:

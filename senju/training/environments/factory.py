@@ -28,6 +28,11 @@ class WorldFactory:
         self._make: Factory = found
         self._parameters = _parameters(found)
 
+    @property
+    def tells_copies_apart(self) -> bool:
+        """Whether it asks which copy it makes, or for a seed."""
+        return not set(self._parameters).isdisjoint({*_COPY_NAMES, "seed"})
+
     def make(self, config: Any, seed: int, copy: int) -> Any:
         """A new world."""
         return self._make(**self._arguments(config, seed, copy))

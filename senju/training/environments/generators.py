@@ -6,9 +6,11 @@ does: the episode of a copy, the lesson of an agent. Then it does not matter who
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
+from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,14 +34,39 @@ def seed_of(seed: int, purpose: Purpose, *numbers: int) -> int:
 
 def set_generators(seed: int, purpose: Purpose, *numbers: int) -> None:
     """Set the three generators by a seed, a purpose and what the numbers name."""
-    words = [int(word) for word in np.random.SeedSequence([seed, purpose, *numbers]).generate_state(8)]
-    random.seed(words[0] << 32 | words[1])
+    words = np.random.SeedSequence([seed, purpose, *numbers]).generate_state(8)
+    random.seed(int(words[0]) << 32 | int(words[1]))
     np.random.seed(words[2:6])
-    seed_of_torch = words[6] << 31 | words[7] >> 1
-    if torch.accelerator.is_available():
+    seed_of_torch = int(words[6]) << 31 | int(words[7]) >> 1
+    if _has_accelerator():
         torch.manual_seed(seed_of_torch)
     else:  # the other takes a millisecond, for a note of where it was called
         torch.default_generator.manual_seed(seed_of_torch)
+
+
+@cache
+def _has_accelerator() -> bool:
+    return bool(torch.accelerator.is_available())
+
+
+def set_own_generators(generators: Sequence[Any], seed: int, purpose: Purpose, *numbers: int) -> None:
+    """Set the generators that a world has for itself, each to numbers of its own."""
+    for index, generator in enumerate(generators, 1):
+        sequence = np.random.SeedSequence([seed, purpose, *numbers, index])
+        if isinstance(generator, np.random.Generator):
+            bits: Any = generator.bit_generator
+            bits.state = type(bits)(sequence).state
+        elif isinstance(generator, np.random.RandomState):
+            generator.seed(sequence.generate_state(4))
+        elif isinstance(generator, torch.Generator):
+            generator.manual_seed(_number(sequence))
+        else:
+            generator.seed(_number(sequence))
+
+
+def _number(sequence: np.random.SeedSequence) -> int:
+    """63 bits."""
+    return int(sequence.generate_state(1, np.uint64)[0]) >> 1
 
 
 @contextmanager
