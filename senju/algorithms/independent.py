@@ -20,6 +20,8 @@ from senju.games.game import SeatView
 from senju.machine import math_threads
 from senju.models.weights import Weights
 
+_PATIENCE = 5.0  # seconds that a learner may take at least before nobody waits for it
+
 
 @dataclass(frozen=True)
 class SeatSettings:
@@ -105,8 +107,11 @@ class Way(ABC):
         """Whether an agent is being trained meanwhile."""
         return False
 
-    def finish(self) -> list[Learned]:
-        """Wait for those that are being trained meanwhile."""
+    def finish(self, seats: Sequence[int] | None = None, seconds: float | None = None) -> list[Learned]:
+        """Wait for these (None: all) that are being trained meanwhile, for so long at most.
+
+        Returns those that have finished since the last call.
+        """
         return []
 
     @abstractmethod
@@ -248,6 +253,8 @@ class Independent(Learner):
         self.seats, self.way, self.version = list(seats), way, 0
         self._turns_ahead = turns_ahead
         self._ordered = [-1] * len(self.seats)  # the turn after which each was last ordered to train
+        self._in_vain = [-1] * len(self.seats)  # the order of each that was waited for too long
+        self._longest = 0.0  # seconds of a training
         self._is_adaptive = attention == "adaptive"
         self._attention = Attention(len(self.seats))
         self._new: list[list[tuple[int, tuple[int, ...]]]] = [[] for _ in self.seats]
@@ -283,10 +290,23 @@ class Independent(Learner):
         return turn - self._ordered[seat] if self.way.is_busy(seat) else 0
 
     def _wait_for_the_slowest(self, turn: int) -> list[Learned]:
-        """Where collecting is as far ahead of a learner as it may be, wait for those under way."""
-        if all(self._lag(seat, turn) < self._turns_ahead for seat in range(len(self.seats))):
+        """Where collecting is as far ahead of a learner as it may be, wait for it.
+
+        Not for one that takes far longer than any did: it hangs, and the others go on without it.
+        """
+        late = [
+            seat.seat
+            for seat in self.seats
+            if self._lag(seat.seat, turn) >= self._turns_ahead
+            and self._in_vain[seat.seat] != self._ordered[seat.seat]
+        ]
+        if not late:
             return []
-        return self.way.finish()
+        learned = self.way.finish(late, max(_PATIENCE, 3.0 * self._longest))
+        for seat in late:
+            if self.way.is_busy(seat):
+                self._in_vain[seat] = self._ordered[seat]
+        return learned
 
     def _rewards(self, rollouts: Sequence[Rollout]) -> list[float]:
         """What each agent got per step of a game."""
@@ -318,6 +338,7 @@ class Independent(Learner):
     def _describe(self, learned: Sequence[Learned]) -> dict[str, float]:
         """Each agent's metrics, and of each their mean."""
         self._learned += learned
+        self._longest = max([self._longest, *(each.ended - each.began for each in learned)])
         metrics: dict[str, float] = {}
         all_of: dict[str, list[float]] = {}
         for each in learned:

@@ -7,7 +7,6 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from senju.algorithms.independent import SeatSettings
 from senju.cli.quantities import UNKNOWN, count_text, figure_text
 from senju.training.agent import Agent
 from senju.training.episodes import EpisodesResult
@@ -55,9 +54,9 @@ def who_text(run: Run) -> str:
     )
 
 
-def _algorithm_text(seat: SeatSettings) -> str:
+def _algorithm_text(name: str, learns: bool) -> str:
     """How an agent learns, if it does."""
-    return escape(seat.algorithm["name"]) if seat.learns else "[dim]does not learn[/]"
+    return escape(name) if learns else "[dim]does not learn[/]"
 
 
 class AgentsBoard:
@@ -98,7 +97,7 @@ class AgentsBoard:
         epsilon = self._known(number, "epsilon")
         return [
             seat.name,
-            _algorithm_text(seat),
+            _algorithm_text(seat.algorithm["name"], seat.learns),
             reward_text(self._known(number, "reward_per_game")),
             spread_text(last.rewards[number], last.intervals[number]) if last else UNKNOWN,
             reward_text(last.random.rewards[number]) if last and last.random else UNKNOWN,
@@ -132,7 +131,7 @@ def episodes_table(run: Run, result: EpisodesResult, title: str) -> Table:
         number = seat.seat
         table.add_row(
             seat.name,
-            _algorithm_text(seat),
+            _algorithm_text(seat.algorithm["name"], seat.learns),
             spread_text(result.rewards[number], result.intervals[number]),
             spread_text(result.random.rewards[number], result.random.intervals[number]),
             ratio_text(result.ratio(number)),

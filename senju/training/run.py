@@ -224,7 +224,7 @@ class Run:
         return {part: settings[part] for part in parts}
 
     def _completed(self, part: str, saved: Mapping[str, Any]) -> Any:
-        """A part's saved settings, with today's defaults where an older senju knew fewer settings or parts."""
+        """A part's saved settings, with today's defaults for what an older senju did not know."""
         settings = self.config.model_dump(mode="json")
         del settings[part]
         try:

@@ -87,7 +87,9 @@ class SeatConfig(Part):
         1, ge=1, le=10_000, description="It is trained at every n-th of the times that agents are trained."
     )
     order: int = Field(0, description="Agents with smaller numbers are trained first.")
-    learns: bool = Field(True, description="Off: the agent acts and never learns.")
+    learns: bool = Field(
+        True, description="Off: it acts as it began (by DQN: with epsilon_start), and never learns."
+    )
 
 
 def seat_parts(

@@ -26,7 +26,7 @@ SMALL_DQN = {
     "prioritised": True,
     "epsilon_decay": 0.3,
 }
-SMALL_PPO = {"name": "ppo", "epochs": 2, "minibatch_size": 64}
+SMALL_PPO = {"name": "ppo", "epochs": 2, "minibatch_size": 48}
 WAYS = ["sequential", "processes", "stacked"]
 
 
@@ -212,6 +212,8 @@ class HeldBack(OneByOne):
         super().__init__(way.learners)
         self.held: list[Task] = []
         self.orders: list[Task] = []
+        self.hangs = False
+        self.waits: list[list[int]] = []
 
     def learn(self, tasks: Sequence[Task]) -> list[Learned]:
         self.held += tasks
@@ -221,7 +223,10 @@ class HeldBack(OneByOne):
     def is_busy(self, seat: int) -> bool:
         return any(task.seat == seat for task in self.held)
 
-    def finish(self) -> list[Learned]:
+    def finish(self, seats: Sequence[int] | None = None, seconds: float | None = None) -> list[Learned]:
+        if self.hangs and seats is not None:
+            self.waits.append(list(seats))
+            return []
         held, self.held = self.held, []
         return super().learn(held)
 
@@ -244,3 +249,20 @@ def test_collecting_waits_for_a_learner_that_is_too_far_behind() -> None:
     assert first == [((0,), 1), ((1, 2, 3), 4), ((4, 5, 6), 7)]
     assert max(lags) == 2.0
     assert not way.held
+
+
+def test_nobody_waits_twice_for_a_learner_that_hangs() -> None:
+    config = config_of({"collect": {"mode": "async"}, "parallel": {"epochs_ahead": 2}})
+    with started(config) as loop:
+        agents = agents_of(loop)
+        assert isinstance(agents.way, OneByOne)
+        agents.way = way = HeldBack(agents.way)
+        way.attach(loop.backend.rings, loop.game.seat_view)
+        way.hangs = True
+        for learner in way.learners:
+            learner.is_following = True
+        lags = [agents.update(loop.collect()).get("agent_0/lag", 0.0) for _ in range(6)]
+        way.hangs = False
+        loop.finish()
+    assert lags == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    assert way.waits == [[0, 1]]

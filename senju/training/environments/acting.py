@@ -25,9 +25,9 @@ def write_acting(agent: Any) -> Block:
     return write_down([model, _exploration(agent)], is_of_learning)
 
 
-def put_acting(agent: Any, block: Block) -> None:
-    """Let a copy of an agent act by what was published."""
-    _, exploration = put_into([agent.model, None], block)
+def put_acting(agent: Any, block: Block, filled: set[int]) -> None:
+    """Let a copy of an agent act by what was published; `filled` gets the addresses of its weights."""
+    _, exploration = put_into([agent.model, None], block, filled)
     for name, value in exploration.items():
         setattr(agent, name, value)
 

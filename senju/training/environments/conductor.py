@@ -82,6 +82,7 @@ class Conductor:
             blocks = [episodes[copy].experience[agent] for copy in range(self._options.copies)]
             trains = (epoch + 1) % self._options.train_interval == 0
             keeps = (epoch + 1 - self._first) % _KEEP_INTERVAL == 0 or epoch == self._end - 1
+            keeps = keeps and self._learners.needs_states
             self._learners.give(Lesson(agent, epoch, bundle(blocks), trains, keeps))
 
     def _wait(self) -> None:

@@ -140,8 +140,10 @@ class _Copy:
     def play(self, episode: Episode, settings: RunSettings, began: float) -> Played:
         """Play one episode from its start, by random numbers of its own."""
         self._where = f"epoch {episode.epoch}, copy {episode.copy}"
+        filled: set[int] = set()
         for agent, published in zip(self._agents, episode.acting, strict=True):
-            put_acting(agent, published.block)
+            put_acting(agent, published.block, filled)
+        self.snapshot.restore_weights(filled)
         by = (settings.parallel.seed, Purpose.PLAYING, episode.copy, episode.epoch)
         set_generators(*by)
         set_own_generators(self.snapshot.generators, *by)
@@ -149,7 +151,7 @@ class _Copy:
             num_turns, blocks = self._play(episode.epoch, settings.experiment.max_turns)
         except SenjuError:
             raise
-        except Exception as error:  # the user's code may raise anything
+        except (Exception, SystemExit) as error:  # the user's code may raise anything
             raise self._located(error) from error
         rewards = tuple(recorder.reward for recorder in self._recorders)
         return Played(episode.copy, episode.epoch, blocks, rewards, num_turns, began, monotonic())
@@ -207,7 +209,7 @@ class _Copy:
             done = agent.is_done(world) if hasattr(agent, "is_done") else False
             agent.add_memory(state, action, reward, done)
 
-    def _located(self, error: Exception) -> WorkerError:
+    def _located(self, error: BaseException) -> WorkerError:
         """An error of the user's code, with agent, turn and epoch."""
         number = _whose(error, self._agents)
         who = f"{agent_name(self._agents, number)} raised" if number is not None else "the world raised"
@@ -215,13 +217,13 @@ class _Copy:
         return WorkerError(f"{self._where}, turn {turn}: {who} {described(error)}")
 
 
-def described(error: Exception) -> str:
+def described(error: BaseException) -> str:
     """What was raised, and where in the user's code."""
     frames = traceback.format_tb(error.__traceback__)
     return f"{type(error).__name__}: {error}\n{''.join(frames[-4:])}".rstrip()
 
 
-def _whose(error: Exception, agents: Agents) -> int | None:
+def _whose(error: BaseException, agents: Agents) -> int | None:
     """The agent in whose code, or in whose model's, an error was raised."""
     found = None
     for frame, _ in traceback.walk_tb(error.__traceback__):

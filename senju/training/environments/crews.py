@@ -39,6 +39,7 @@ class LearnerProcesses(Processes):
     """
 
     role, name = "learner", "learner"
+    needs_states = True
 
     def __init__(self, start: Start, num_processes: int, states: list[Block]) -> None:
         self.states = states

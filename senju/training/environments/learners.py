@@ -35,7 +35,7 @@ class Learners:
                 losses = self._learn(agent, lesson)
             except SenjuError:
                 raise
-            except Exception as error:  # the user's code may raise anything
+            except (Exception, SystemExit) as error:  # the user's code may raise anything
                 who = agent_name(self._agents, lesson.agent)
                 turn = self._settings.experiment.max_turns
                 raise WorkerError(

@@ -45,6 +45,7 @@ class Member:
     versions: dict[int, int] = field(default_factory=dict)  # of what each agent acts by, as sent
     output: str = ""  # the end of what it printed
     prints: bool = True  # has not closed its output
+    is_closed: bool = False
 
 
 class Start:
@@ -279,8 +280,10 @@ class Processes(Station, ABC):
             self._queues.setdefault(self._queue_of(task), deque()).appendleft((task, is_redone))
 
     def _close_member(self, member: Member) -> None:
-        member.channel.close()
-        member.hand.close()
+        if not member.is_closed:  # one whose death ends the run is still among the members
+            member.is_closed = True
+            member.channel.close()
+            member.hand.close()
 
     def close(self) -> None:
         """End all processes; may be called twice."""

@@ -16,17 +16,20 @@ from senju.training.environments.block import Block
 from senju.training.environments.writing_down import Node, class_name, find_class
 
 
-def put_into(root: Any, block: Block) -> Any:
-    """Put a state into an object of the same kind; return it, or what was written down where it is None."""
+def put_into(root: Any, block: Block, filled: set[int] | None = None) -> Any:
+    """Put a state into an object of the same kind; return it, or what was written down where it is None.
+
+    The addresses of networks' weights that were written over are added to `filled`.
+    """
     tree, arrays = block.unpack()
-    return _Reader(arrays).value(tree, root)
+    return _Reader(arrays, filled if filled is not None else set()).value(tree, root)
 
 
 class _Reader:
     """Turns nodes into values, in place where there is something of the same kind in that place."""
 
-    def __init__(self, arrays: list[NDArray[Any]]) -> None:
-        self._arrays = arrays
+    def __init__(self, arrays: list[NDArray[Any]], filled: set[int]) -> None:
+        self._arrays, self._filled = arrays, filled
         self._made: dict[int, Any] = {}
         self._used: set[int] = set()  # objects that have their state: what shared them then may not now
 
@@ -83,6 +86,7 @@ class _Reader:
             self._keep(number, module)
             self._used.add(id(module))
         WeightBlock(existing).write(self._arrays[weights])
+        self._filled.update(tensor.data_ptr() for tensor in existing.state_dict().values())
         for module, pairs in zip(modules, parts, strict=True):
             self._set_attributes(module, pairs)
         return existing

@@ -11,7 +11,7 @@ import threading
 import types
 import weakref
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
 from enum import Enum
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 _OURS = "senju.training.environments."
@@ -37,7 +38,8 @@ _KNOWN = {  # what classes may build on: what these hold is put back
     *(object, dict, OrderedDict, defaultdict, list, deque, set, bytearray, tuple, frozenset),
     *(types.FunctionType, types.MethodType, types.BuiltinMethodType, types.CellType, partial),
 }
-_POINTER = 8
+_POINTER, _PAGE = 8, 4096  # bytes
+_MANY = 2**16  # bytes of an array that is worth a look at what changed
 _EMPTY = object()  # what a cell holds that nothing was put into
 
 
@@ -57,6 +59,7 @@ class Snapshot:
         self.generators: list[Any] = []  # in an order that depends on nothing but the factory
         self._found: list[tuple[_Kind, Any]] = []
         self._contents: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
+        self._weights: list[tuple[Tensor, Tensor]] = []  # where they lie, and what they were
         self._walk(root)
 
     def _walk(self, root: object) -> None:
@@ -93,7 +96,7 @@ class Snapshot:
             self.obstacle = f"{type(tensor).__qualname__} with another layout"
             return []
         self.num_bytes += tensor.nbytes
-        self._found.append((_TENSOR, tensor))
+        self._found.append((_WEIGHTS if type(tensor) is nn.Parameter else _TENSOR, tensor))
         return [tensor.grad]
 
     def _look_into_array(self, array: Any) -> list[Any]:
@@ -121,16 +124,22 @@ class Snapshot:
     def take(self) -> None:
         """Copy everything as it is now."""
         self._contents = [(kind.put, value, kind.read(value)) for kind, value in self._found]
+        self._weights = [content[:2] for put, _, content in self._contents if put is _WEIGHTS.put]
 
     def restore(self) -> bool:
-        """Make everything as it was; False where something cannot be, and the world is of no more use."""
+        """Make all but weights as it was; False where that cannot be, and the world is of no more use."""
         try:
-            with torch.no_grad():
-                for put, value, content in self._contents:
-                    put(value, content)
+            for put, value, content in self._contents:
+                put(value, content)
         except _OutOfShapeError:
             return False
         return True
+
+    def restore_weights(self, filled: Container[int]) -> None:
+        """Make weights as they were, but for those at addresses that others have been written to."""
+        for place, data in self._weights:
+            if place.data_ptr() not in filled:
+                place.copy_(data)
 
 
 class _OutOfShapeError(Exception):
@@ -239,10 +248,27 @@ def _put_slot(slot: Any, value: object, content: Any) -> None:
         slot.__delete__(value)
 
 
+def _read_array(array: Any) -> Any:
+    """A copy; of a large array of zeros, as replay memories are at first, its shape."""
+    is_zero = array.nbytes > _MANY and array.flags.c_contiguous and not array.dtype.hasobject
+    is_zero = is_zero and not array.reshape(-1).view(np.uint8).any()
+    return np.broadcast_to(np.zeros((), array.dtype), array.shape) if is_zero else array.copy()
+
+
 def _put_array(array: Any, content: Any) -> None:
     if array.shape != content.shape or array.dtype != content.dtype:
         raise _OutOfShapeError
-    array[...] = content
+    if content.flags.writeable:
+        array[...] = content
+    else:
+        _put_zeros(array.reshape(-1).view(np.uint8))
+
+
+def _put_zeros(data: NDArray[np.uint8]) -> None:
+    """Write to the pages that have changed alone: reading is faster."""
+    pages = data[: len(data) // _PAGE * _PAGE].reshape(-1, _PAGE)
+    pages[pages.max(axis=1) > 0] = 0
+    data[pages.size :] = 0
 
 
 def _steps(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -253,18 +279,25 @@ def _read_tensor(tensor: Tensor) -> tuple[Tensor, Tensor, bool, Tensor | None]:
     return tensor.data, tensor.data.clone(), tensor.requires_grad, tensor.grad
 
 
-def _put_tensor(tensor: Tensor, content: tuple[Tensor, Tensor, bool, Tensor | None]) -> None:
-    place, data, requires_grad, grad = content
+def _put_place(tensor: Tensor, content: tuple[Tensor, Tensor, bool, Tensor | None]) -> None:
+    """All of a tensor but its numbers."""
+    place, _, requires_grad, grad = content
     if tensor.data_ptr() != place.data_ptr() or _steps(tensor) != _steps(place):
         tensor.data = place
-    place.copy_(data)
-    if tensor.is_leaf:
+    if tensor.requires_grad != requires_grad:
         tensor.requires_grad_(requires_grad)
+    if tensor.is_leaf:
         tensor.grad = grad
 
 
+def _put_tensor(tensor: Tensor, content: tuple[Tensor, Tensor, bool, Tensor | None]) -> None:
+    _put_place(tensor, content)
+    content[0].copy_(content[1])
+
+
 _TENSOR = _Kind(_read_tensor, _put_tensor)
-_ARRAY = _Kind(lambda array: array.copy(), _put_array)
+_WEIGHTS = _Kind(_read_tensor, _put_place)
+_ARRAY = _Kind(_read_array, _put_array)
 _ATTRIBUTES = _Kind(lambda value: (value.__dict__, dict(value.__dict__)), _put_attributes)
 _CONTAINERS: dict[type, _Kind] = {
     dict: _Kind(dict, _put_dict),

@@ -23,6 +23,7 @@ class Station(ABC):
     """Takes tasks and gives results back, in whatever order they are finished."""
 
     events: list[str]  # what went wrong and was healed, in words
+    needs_states = False  # whether agents' states must be written down, for who takes another's place
 
     @property
     @abstractmethod

@@ -6,6 +6,7 @@ replaced by one that goes on from there: in sync it repeats the training, and th
 """
 
 import logging
+import math
 import os
 import threading
 from collections.abc import Sequence
@@ -179,11 +180,14 @@ class LearnerProcesses(Way):
         learned = {each.seat: each for each in self.finish()}
         return [learned[task.seat] for task in tasks]
 
-    def finish(self) -> list[Learned]:
-        """Wait for those that are being trained."""
+    def finish(self, seats: Sequence[int] | None = None, seconds: float | None = None) -> list[Learned]:
+        """Wait for these that are being trained."""
         began = monotonic()
-        while self._running.is_busy():
-            self._running.attend(self._patience.learner_timeout)
+        wanted = [seat.seat for seat in self.seats] if seats is None else seats
+        left = math.inf if seconds is None else seconds
+        while left > 0 and any(map(self._running.is_busy, wanted)):
+            self._running.attend(min(left, self._patience.learner_timeout))
+            left = math.inf if seconds is None else began + seconds - monotonic()
         self._waited += monotonic() - began
         return self._take_learned()
 

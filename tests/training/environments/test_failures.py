@@ -23,6 +23,7 @@ WRONG: dict[str, tuple[Any, type[SenjuError], str]] = {
         r"epoch 0, copy 0, turn 4: agent 2 \(Forager\) chose the action 4; expected .* from 0 to 3",
     ),
     "pov": (traps.Blind, WorkerError, r"epoch 0, copy 0, turn 2: agent 0 \(Forager\) raised"),
+    "exit": (traps.Leaving, WorkerError, r"epoch 0, copy 0, turn 3: the world raised SystemExit: 5"),
     "reset": (traps.Reborn, ConfigError, r"reset\(\) put another agent in the place of agent 0"),
     "memory": (
         traps.Secretive,

@@ -16,13 +16,14 @@ from typing import Any
 import psutil
 import pytest
 
+from senju.errors import WorkerError
 from senju.machine import available_cores
 from senju.training.environments import processes
 from senju.training.environments.environment import ParallelEnvironment
 from senju.trials.leftovers import belongings
 from tests.training.environments.meadow import Meadow, make_config
 from tests.training.environments.runs import knowledge, learned
-from tests.training.environments.traps import Trapped
+from tests.training.environments.traps import Doomed, Trapped
 
 ROOT = Path(__file__).parents[3]
 
@@ -56,6 +57,15 @@ def test_killed_and_hung_processes_change_no_byte(tmp_path: Path) -> None:
     assert "worker 0 was killed by signal 9 (SIGKILL: by kill -9 or the like) at epoch 1 of copy 1" in said
     assert "worker 0 was silent for 4 s and was ended at epoch 2 of copy 1; another takes its place" in said
     assert "learner 0 was killed by signal 9 (SIGKILL: by kill -9 or the like) at agent 2 in epoch 1" in said
+
+
+@pytest.mark.slow
+def test_third_death_at_one_task_ends_the_run_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    before = belongings(tmp_path)
+    env = ParallelEnvironment(Doomed, make_config(num_workers=1, parallel_training=False, copies=1))
+    with pytest.raises(WorkerError, match=r"exit code 5 at epoch 0 of copy 0, as 2 others before it"):
+        env.run_experiment_parallel()
+    assert belongings(tmp_path).beyond(before) == {}
 
 
 @pytest.mark.slow

@@ -84,6 +84,22 @@ class Blind(Meadow):
         super().take_turn()
 
 
+class Leaving(Meadow):
+    """Ends the whole program in turn 3."""
+
+    def take_turn(self) -> None:
+        if self.world.turn == 3:
+            raise SystemExit(5)
+        super().take_turn()
+
+
+class Doomed(Meadow):
+    """Whoever plays it dies."""
+
+    def take_turn(self) -> None:
+        os._exit(5)
+
+
 class Marked(Meadow):
     """Whatever agent i sees is i + 1."""
 
