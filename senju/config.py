@@ -51,6 +51,8 @@ def _explain(part: type[Part], problem: Any, where: str) -> str:
     if problem["type"] == "extra_forbidden":
         known = _fields_at(part, location[:-1])
         return f"unknown setting {key!r}; {nearest(location[-1], known)}"
+    if problem["type"] == "missing":
+        return f"{key} is needed, and was not given"
     inner = problem.get("ctx", {}).get("error")
     if isinstance(inner, ConfigError):  # raised by one of our own validators: says it all
         return str(inner)

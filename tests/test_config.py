@@ -21,16 +21,25 @@ class Engine(Part):
         return fuel
 
 
+class Anchor(Part):
+    weight: int
+
+
 class Ship(Part):
     length: float = Field(20.0, gt=0, lt=400)
     masts: tuple[int, ...] = (1, 2)
     engine: Engine = Engine()
-    boats: dict[str, Engine] = {}
+    boats: dict[str, Engine] = Field({})
 
 
 def test_defaults_and_given_settings_make_a_part() -> None:
     ship = validated(Ship, {"length": 30, "engine": {"power": 7}})
     assert (ship.length, ship.masts, ship.engine.power, ship.engine.fuel) == (30.0, (1, 2), 7, "wind")
+
+
+def test_missing_setting_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"^anchor\.weight is needed, and was not given$"):
+        validated(Anchor, {}, "anchor")
 
 
 def test_part_is_fixed_once_made() -> None:

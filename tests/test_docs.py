@@ -113,7 +113,9 @@ def test_every_setting_has_a_sentence() -> None:
             assert described, f"{part.__name__}.{name}"
 
 
-@pytest.mark.parametrize("block", numbered("yaml", documents=["docs/configuration.md"]))
+@pytest.mark.parametrize(
+    "block", numbered("yaml", documents=["docs/configuration.md", "docs/independent.md"])
+)
 def test_configurations_of_the_guide_are_accepted(block: str, tmp_path: Path) -> None:
     path = tmp_path / "my.yaml"
     path.write_text(block, encoding="utf-8")

@@ -13,8 +13,9 @@ from senju.cli.quantities import GIB, size_text
 from senju.kernels import kernel_cache_folder, usable_cache_folder
 from senju.machine import Machine, inspect_machine
 from senju.training.probe import Probe, probe
+from senju.version import __version__
 
-PACKAGES = ("senju", "numpy", "numba", "torch", "pydantic")
+PACKAGES = ("numpy", "numba", "torch", "pydantic")
 
 
 def doctor(
@@ -27,7 +28,7 @@ def doctor(
         with err.status(f"trying {game} for a few seconds"):
             tried = probe(game)
     findings = limits(machine, tried)
-    versions = {name: version(name) for name in PACKAGES}
+    versions = {"senju": __version__} | {name: version(name) for name in PACKAGES}
     if as_json:
         record = {**asdict(machine), "versions": versions, "probe": asdict(tried), "limits": findings}
         print_json(record)

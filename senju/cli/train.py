@@ -58,7 +58,10 @@ def train(
     agents: Annotated[
         int | None,
         typer.Option(
-            help="Train so many independent runs side by side; --workers is for each.", min=1, max=MAX_AGENTS
+            help="Train so many independent runs side by side; --workers is for each. (Agents in one world: "
+            "--set game.num_agents=N.)",
+            min=1,
+            max=MAX_AGENTS,
         ),
     ] = None,
     devices: Annotated[

@@ -21,7 +21,7 @@ from senju.training.run import Run, new_models
 from senju.training.run_config import RunConfig, require_device, resolve_config
 from senju.training.trainer import Listener, Trainer
 
-CHANGEABLE_ON_RESUME = ("total_steps", "evaluation", "checkpoint", "backend")
+CHANGEABLE_ON_RESUME = ("total_steps", "evaluation", "checkpoint", "backend", "learners")
 
 
 def train(

@@ -129,9 +129,10 @@ def require_turns_of_two(game: Game) -> None:
     """Refuse a game in which no match can be played."""
     if game.num_seats != 2 or game.num_acting != 1:
         at_once = " at once" if game.num_acting > 1 else ""
+        own = "give each seat its own agent with collect.seating=independent, or " if at_once else ""
         raise ConfigError(
             f"matches need two seats that take turns; in {game.name} {game.num_acting} of {game.num_seats} "
-            f"act{at_once}; train it with evaluation.opponents=[]"
+            f"act{at_once}; {own}train it with evaluation.opponents=[]"
         )
 
 

@@ -164,6 +164,7 @@ def _instant(mark: Mark, origin: float) -> dict[str, Any]:
 # The picture's measures, in pixels.
 WIDTH, LEFT, RIGHT, TOP = 960, 84, 64, 48
 LANE, BLOCK = 24, 18  # a lane, and the block in it
+LEGEND_LINE = 20
 SMALLEST = 0.25  # a block so narrow and so close to the one before is not seen, and not drawn
 INK, GRID, GROUND = "#222222", "#e2e8f0", "#f7fafc"
 
@@ -184,6 +185,8 @@ KINDS = {
     "learn": Kind("#d55e00", "learn"),
     "await": Kind("#b0b0b0", "waiting for agents that learn", is_busy=False),
     "train": Kind("#e69f00", "an agent learns", trace_colour="thread_state_iowait"),  # orange
+    "episode": Kind("#3fa0dc", "episode (of a copy)", trace_colour="rail_response"),
+    "lesson": Kind("#f0ad1e", "lesson (of an agent)", trace_colour="thread_state_iowait"),
     "publish": Kind("#f0e442", "publish"),
     "checkpoint": Kind("#009e73", "checkpoint"),
     "match": Kind("#cc79a7", "match"),
@@ -217,13 +220,14 @@ def timeline_svg(timeline: Timeline, seconds: float | None = None, updates: int 
     shown = sorted(filter(window.shows, spans), key=lambda span: (span.began, -span.ended))
     marks = [mark for mark in timeline.marks() if window.began <= mark.time <= window.ended]
     bottom = TOP + LANE * len(tracks)
-    parts = [*_head(bottom + 64), _text(LEFT, 16, _caption(spans, window)), *_axis(window, bottom)]
+    legend, height = _legend(shown, bool(marks), bottom + 52)
+    parts = [*_head(bottom + 44 + height), _text(LEFT, 16, _caption(spans, window)), *_axis(window, bottom)]
     for index, track in enumerate(tracks):
         lane = [span for span in shown if span.track == track]
         parts += _lane(track, lane, window, TOP + LANE * index)
     for mark in marks:
         parts.append(_mark(mark, window.place(mark.time), bottom))
-    parts += _legend(shown, bool(marks), bottom + 52)
+    parts += legend
     return "\n".join([*parts, "</svg>"])
 
 
@@ -312,19 +316,25 @@ def _mark(mark: Mark, x: float, bottom: float) -> str:
     )
 
 
-def _legend(spans: Sequence[Span], has_marks: bool, y: float) -> list[str]:
+def _legend(spans: Sequence[Span], has_marks: bool, y: float) -> tuple[list[str], float]:
+    """What the colours mean, in lines as wide as the picture; and the height of those lines."""
     names = {span.name for span in spans}
-    kinds = [kind for name, kind in KINDS.items() if name in names]
+    kinds: list[Kind | None] = [kind for name, kind in KINDS.items() if name in names]
     kinds += [OTHER] if names - set(KINDS) else []
-    x, parts = float(LEFT), []
+    kinds += [None] if has_marks else []
+    x, first, parts = float(LEFT), y, []
     for kind in kinds:
-        parts.append(f'<rect x="{x}" y="{y - 10}" width="12" height="12" fill="{kind.colour}"/>')
-        parts.append(_text(x + 17, y, kind.label))
-        x += 7 * len(kind.label) + 34
-    if has_marks:
-        parts.append(f'<circle cx="{x + 6}" cy="{y - 4}" r="4" fill="{INK}"/>')
-        parts.append(_text(x + 17, y, "event (point at it)"))
-    return parts
+        label = kind.label if kind else "event (point at it)"
+        width = 7 * len(label) + 34
+        if x + width > WIDTH:
+            x, y = float(LEFT), y + LEGEND_LINE
+        if kind:
+            parts.append(f'<rect x="{x}" y="{y - 10}" width="12" height="12" fill="{kind.colour}"/>')
+        else:
+            parts.append(f'<circle cx="{x + 6}" cy="{y - 4}" r="4" fill="{INK}"/>')
+        parts.append(_text(x + 17, y, label))
+        x += width
+    return parts, y - first + LEGEND_LINE
 
 
 def _empty_picture() -> str:

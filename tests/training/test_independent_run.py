@@ -176,3 +176,14 @@ def test_agents_that_learn_while_games_go_on_are_awaited_before_they_are_saved_a
     run = train_hunt(tmp_path / "run", 6, parallel=parallel, learners="processes")
     assert run.episodes[-1]["update"] == run.config.total_updates == 6
     assert run.episodes[-1]["rewards"] == measured_again(run)
+
+
+@pytest.mark.slow
+def test_run_resumed_in_mid_interval_with_learners_in_processes_ends_with_the_same_bytes(
+    hunt: Run, tmp_path: Path
+) -> None:
+    train_hunt(tmp_path / "cut", max_updates=3)  # agent 1 has yet to learn from the third
+    run = senju.train(resume=tmp_path / "cut", learners="processes")
+    expected, found = (each.load(each.checkpoints.latest()).tensors for each in (hunt, run))
+    assert set(found) == set(expected)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)

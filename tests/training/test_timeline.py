@@ -260,6 +260,19 @@ def test_mark_is_a_line_with_its_message_as_tooltip_whatever_the_message_holds()
     assert not picture_of(timeline, seconds=0.5).findall(f"{SVG}g")
 
 
+def test_legend_of_many_kinds_stays_inside_the_picture() -> None:
+    timeline = Timeline()
+    for kind in KINDS:
+        timeline.add("learner", kind, 1.0, 2.0)
+    timeline.mark(1.5, "worker 1 was lost")
+    picture = picture_of(timeline)
+    labels = {*(kind.label for kind in KINDS.values()), "event (point at it)"}
+    found = [text for text in picture.iter(f"{SVG}text") if text.text in labels]
+    assert len(found) == len(labels)
+    assert all(float(text.attrib["x"]) + 7 * len(text.text or "") < WIDTH for text in found)
+    assert all(float(text.attrib["y"]) < float(picture.attrib["height"]) for text in found)
+
+
 def test_legend_names_the_kinds_that_are_shown() -> None:
     labels = texts(picture_of(small_timeline()))
     assert {"rollout (shard)", "waiting for rollouts", "learn", "publish"} <= set(labels)

@@ -1,6 +1,7 @@
 """Who plays and who learns when: episodes and lessons are given out, and their results put together."""
 
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from time import monotonic
@@ -16,7 +17,8 @@ from senju.training.timeline import Timeline
 
 logger = logging.getLogger(__name__)
 
-_KEEP_INTERVAL = 10  # epochs between the states that are kept of an agent whose learner is a process
+_KEEP_INTERVAL, _LONGEST_INTERVAL = 10, 100  # epochs between the states that are kept of an agent
+_KEEP_SHARE = 0.05  # of a learner's time that may go into them; then they are kept less often
 Listener = Callable[[EpochReport], None]
 
 
@@ -47,6 +49,7 @@ class Conductor:
         self._learnt: defaultdict[int, dict[int, Learnt]] = defaultdict(dict)
         self._num_learnt = [first] * len(acting)  # by agent: the epoch it is to learn from next
         self._is_learning = [False] * len(acting)
+        self._keep_at = [first + _KEEP_INTERVAL - 1] * len(acting)  # by agent: the next epoch to keep a state
         self._reported_at = monotonic()
         self.reports: list[EpochReport] = []
         self.timeline = Timeline()
@@ -81,8 +84,7 @@ class Conductor:
             self._is_learning[agent] = True
             blocks = [episodes[copy].experience[agent] for copy in range(self._options.copies)]
             trains = (epoch + 1) % self._options.train_interval == 0
-            keeps = (epoch + 1 - self._first) % _KEEP_INTERVAL == 0 or epoch == self._end - 1
-            keeps = keeps and self._learners.needs_states
+            keeps = self._learners.needs_states and (epoch in (self._keep_at[agent], self._end - 1))
             self._learners.give(Lesson(agent, epoch, bundle(blocks), trains, keeps))
 
     def _wait(self) -> None:
@@ -107,6 +109,8 @@ class Conductor:
             self._played[result.epoch][result.copy] = result
             return
         self._learnt[result.epoch][result.agent] = result
+        if result.state is not None:
+            self._keep_at[result.agent] = result.epoch + keep_interval(result)
         self._acting[result.agent] = Published(self._acting[result.agent].version + 1, result.acting)
         self._num_learnt[result.agent] += 1
         self._is_learning[result.agent] = False
@@ -131,6 +135,13 @@ class Conductor:
         logger.info("%s", describe(report))
         if self._listener is not None:
             self._listener(report)
+
+
+def keep_interval(learnt: Learnt) -> int:
+    """Epochs until an agent's state is kept again."""
+    lesson = learnt.ended - learnt.began - learnt.keeping_seconds
+    epochs = math.ceil(learnt.keeping_seconds / (_KEEP_SHARE * max(lesson, 1e-6)))
+    return min(max(epochs, _KEEP_INTERVAL), _LONGEST_INTERVAL)
 
 
 def describe(report: EpochReport) -> str:

@@ -62,8 +62,7 @@ class RunSettings(Part):
 
 def read_settings(config: Any) -> RunSettings:
     """What is needed of a dictionary, an object, or anything with the same parts."""
-    parallel = as_settings(part_of(config, "parallel"))
-    experiment = as_settings(part_of(config, "experiment"))
+    parallel, experiment = (_section(config, name) for name in ("parallel", "experiment"))
     for owner in (config, part_of(config, "experiment")):
         if "seed" not in parallel and (seed := part_of(owner, "seed")) is not None:
             parallel["seed"] = seed
@@ -73,6 +72,13 @@ def read_settings(config: Any) -> RunSettings:
         parallel=validated(ParallelOptions, parallel, "parallel"),
         epsilon_decay=decay if isinstance(decay, (int, float)) else None,
     )
+
+
+def _section(config: Any, name: str) -> Settings:
+    part = part_of(config, name)
+    if isinstance(part, (str, int, float, list, tuple)):
+        raise ConfigError(f"config.{name}={part!r}: expected a part with settings of its own")
+    return as_settings(part)
 
 
 def _known(settings: Settings, part: type[Part]) -> Settings:

@@ -117,7 +117,7 @@ class _Copy:
         act, count = agent.act, num_actions(agent)
 
         def checked(*given: Any, **named: Any) -> Any:
-            action = named.get("action", given[1] if len(given) > 1 else None)
+            action = given[1] if len(given) > 1 else named.get("action")
             if count is not None and not _is_within(action, count):
                 raise IllegalActionError(
                     f"{self._where}, turn {recorder.turn}: {name} chose the action {action!r}; expected "

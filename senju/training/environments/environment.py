@@ -117,7 +117,9 @@ class ParallelEnvironment:
         options = self._settings.parallel
         if not options.enabled or not (options.parallel_training or options.async_learning):
             return Here(learners.learn, "learner 0")  # type: ignore[arg-type]  # gets lessons alone
-        count = min(options.num_learners or available_cores(), len(self.agents))
+        count = min(
+            options.num_learners or even_learners(len(self.agents), available_cores()), len(self.agents)
+        )
         if not options.parallel_training:
             count = 1  # beside playing, but one agent after another
         if options.use_threads:
@@ -135,3 +137,17 @@ class ParallelEnvironment:
 
     def _start(self) -> Start:
         return Start(self._factory, self._config, self._settings, len(self.agents))
+
+
+def even_learners(num_agents: int, num_cores: int) -> int:
+    """The fewest learners that use all cores to the end of a round of lessons, where cores can be shared.
+
+    >>> even_learners(4, 2), even_learners(3, 2), even_learners(5, 2), even_learners(2, 8)
+    (2, 3, 3, 2)
+    """
+    fewest = min(num_agents, num_cores)
+    return next(
+        n
+        for n in range(fewest, num_agents + 1)
+        if -(-num_agents // n) * num_cores <= num_agents or n == num_agents
+    )

@@ -3,7 +3,7 @@
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +13,6 @@ from senju.errors import ConfigError
 from senju.training.environments.block import Block
 
 _NUMERIC = "biufc"
-_PLAIN = frozenset((int, float, bool))
 Changes = dict[str, float]  # by attribute: how much a count grew, or what another number is now
 Shape = Any  # how a value is built of leaves: a kind, or a list that begins with one
 
@@ -32,25 +31,28 @@ class Recorder:
         """A new episode."""
         self._shape: Shape = None
         self._leaves: list[list[Any]] = []
-        self._usual: list[Any] | None = None  # each argument's kind every turn, where none has parts
+        self._usual: _Usual | None = None
+        self._rows: list[list[Any]] = []  # of leaves, one for each turn since the last that was unusual
         self.reward = 0.0
         self.turn = 0
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         """Remember something, as the agent does."""
-        if named or not self._take_usual(given):
+        if named or self._usual is None or not self._take_usual(given, self._usual):
             self._take(self._bound(given, named))
         return self._add_memory(*given, **named)
 
-    def _take_usual(self, given: tuple[Any, ...]) -> bool:
-        """Take what is called and built as almost always; say whether it was."""
-        if list(map(_kind, given)) != self._usual:
+    def _take_usual(self, given: tuple[Any, ...], usual: "_Usual") -> bool:
+        """Take a turn that is like those before it, as most are; say whether it was."""
+        if tuple(map(type, given)) != usual.classes:
             return False
-        for column, value in zip(self._leaves, given, strict=True):
-            cls = type(value)  # the world may write into an array in the next turn
-            column.append(
-                value.copy() if cls is np.ndarray else _array_of(value) if cls is torch.Tensor else value
-            )
+        row = list(given)
+        for index, shape, dtype, copy in usual.arrays:
+            value = given[index]
+            if value.shape != shape or value.dtype != dtype:
+                return False
+            row[index] = copy(value)
+        self._rows.append(row)
         if self._reward_at is not None:
             self.reward += float(given[self._reward_at])
         return True
@@ -68,18 +70,22 @@ class Recorder:
         shape = [[name, self._split(name, value, leaves)] for name, value in arguments.items()]
         if self._shape is None:
             self._shape, self._leaves = shape, [[] for _ in leaves]
-            kinds = list(map(_kind, arguments.values()))
-            is_usual = tuple(arguments) == self._names and None not in kinds
-            self._usual = kinds if is_usual else None
+            self._usual = _usual(tuple(arguments.values())) if tuple(arguments) == self._names else None
         if shape != self._shape:
             raise ConfigError(
                 f"{self._who} remembers {_text(shape)} in turn {self.turn}, and {_text(self._shape)} before; "
                 "expected the same kinds and shapes every turn"
             )
+        self._put_rows()
         for column, leaf in zip(self._leaves, leaves, strict=True):
             column.append(leaf)
         if "reward" in arguments:
             self.reward += float(arguments["reward"])
+
+    def _put_rows(self) -> None:
+        for column, leaves in zip(self._leaves, zip(*self._rows, strict=True), strict=False):
+            column.extend(leaves)
+        self._rows = []
 
     def _split(self, name: str, value: Any, leaves: list[NDArray[Any]]) -> Shape:
         """Add a value's leaves; say how it is built of them."""
@@ -106,20 +112,31 @@ class Recorder:
 
     def packed(self, changes: Changes) -> Block:
         """The episode so far, and what acting changed in the agent's numbers."""
+        self._put_rows()
         columns = [np.array(column) for column in self._leaves]
         if any(column.dtype.kind not in _NUMERIC for column in columns):
             raise ConfigError(f"{self._who} remembers numbers that are too large for 64 bits")
         return Block.pack([self._shape, changes], columns)
 
 
-def _kind(value: Any) -> Any:
-    """What two values have in common that lie in one column; None where that takes a closer look."""
-    cls = type(value)
-    if cls in _PLAIN:
-        return cls
-    if cls is np.ndarray or cls is torch.Tensor:
-        return cls, value.shape, value.dtype
-    return cls if issubclass(cls, (np.number, np.bool_)) else None
+class _Usual(NamedTuple):
+    """Arguments without parts: the class of each, and which of them are arrays, of what kind."""
+
+    classes: tuple[type, ...]
+    arrays: list[tuple[int, Any, Any, Callable[[Any], NDArray[Any]]]]  # index, shape, dtype, how to copy
+
+
+def _usual(given: tuple[Any, ...]) -> _Usual | None:
+    """What arguments like these have in common; None where that takes a closer look every turn."""
+    arrays: list[tuple[int, Any, Any, Callable[[Any], NDArray[Any]]]] = []
+    for index, value in enumerate(given):
+        cls = type(value)
+        if cls is np.ndarray or cls is torch.Tensor:
+            copy = np.ndarray.copy if cls is np.ndarray else _array_of
+            arrays.append((index, value.shape, value.dtype, copy))
+        elif cls not in (int, float, bool) and not issubclass(cls, (np.number, np.bool_)):
+            return None
+    return _Usual(tuple(map(type, given)), arrays)
 
 
 def _array_of(tensor: torch.Tensor) -> NDArray[Any]:

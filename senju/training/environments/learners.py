@@ -42,8 +42,10 @@ class Learners:
                     f"epoch {lesson.epoch}, after turn {turn}: {who} raised while learning {described(error)}"
                 ) from error
         loss = sum(losses) / len(losses) if losses else None
+        acting, learnt = write_acting(agent), monotonic()
         state = self.write_state(lesson.agent) if lesson.keeps else None
-        return Learnt(lesson.agent, lesson.epoch, loss, write_acting(agent), state, began, monotonic())
+        ended = monotonic()
+        return Learnt(lesson.agent, lesson.epoch, loss, acting, state, began, ended, ended - learnt)
 
     def _learn(self, agent: Any, lesson: Lesson) -> list[float]:
         losses: list[float] = []

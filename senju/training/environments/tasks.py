@@ -63,6 +63,7 @@ class Learnt(NamedTuple):
     state: Block | None
     began: float
     ended: float
+    keeping_seconds: float  # that writing the state took
     track: str = ""  # who trained
 
 

@@ -300,5 +300,10 @@ def test_rules_that_do_not_fit_are_refused(make: Callable[[], Rules], expected: 
         type("Bad", (W,), {"make": staticmethod(make)})()
 
 
+def test_forgotten_return_is_named() -> None:
+    with pytest.raises(GameContractError, match=r"w: `rules` returned None; expected Rules\(…\)"):
+        type("Bad", (W,), {"rules": lambda self, config: None})()
+
+
 def test_rules_that_fit_are_taken() -> None:
     check_game(type("Good", (W,), {"make": staticmethod(lambda: GOOD)})(), num_rows=2, num_steps=12)

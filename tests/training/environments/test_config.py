@@ -106,7 +106,8 @@ def test_configurations_arrive_in_other_processes(kind: str) -> None:
         ),
         ({"parallel": {"copies": 0}}, "parallel.copies=0: input should be greater than or equal to 1"),
         ({"experiment": {"epochs": 3}}, "experiment.max_turns"),
-        ({"experiment": None}, "experiment.epochs"),
+        ({"experiment": None}, "experiment.epochs is needed, and was not given"),
+        ({"parallel": 5}, "config.parallel=5: expected a part with settings of its own"),
     ],
 )
 def test_wrong_settings_are_named(change: dict[str, Any], text: str) -> None:
