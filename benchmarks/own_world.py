@@ -205,8 +205,8 @@ def main() -> None:
     ]
     noises = [round(noise(ways), 3) for ways in rounds]
     title = (
-        f"3 agents, {COPIES} copies, {train_steps} training steps; learning is {share:.0%} of the plain loop; "
-        f"others had up to {max(noises):.0%} of the machine"
+        f"3 agents, {COPIES} copies, {train_steps} training steps; learning is {share:.0%} of the plain "
+        f"loop; others had up to {max(noises):.0%} of the machine"
     )
     report.print_table(title, ["way", "s/epoch", "to the plain loop", "less time", "turns/s"], rows)
     results = {

@@ -19,9 +19,16 @@ _LENGTH = struct.Struct("<Q")  # of the description, which is JSON
 class Block:
     """Bytes that nobody changes any more; in shared memory too as soon as another process needs them."""
 
-    def __init__(self, data: bytearray) -> None:
-        self._data = data
+    def __init__(self, data: bytearray | memoryview | None) -> None:
+        self._read = data  # None: in shared memory alone
         self._descriptor: int | None = None
+
+    @property
+    def _data(self) -> bytearray | memoryview:
+        if self._read is None:
+            assert self._descriptor is not None
+            self._read = _read(self._descriptor)
+        return self._read
 
     def __len__(self) -> int:
         return len(self._data)
@@ -46,7 +53,7 @@ class Block:
     def unpack(self) -> tuple[Any, list[NDArray[Any]]]:
         """The tree, and views of the arrays; who keeps an array copies it."""
         (length,) = _LENGTH.unpack_from(self._data)
-        tree, shapes = json.loads(self._data[_LENGTH.size : _LENGTH.size + length])
+        tree, shapes = json.loads(bytes(self._data[_LENGTH.size : _LENGTH.size + length]))
         first = _aligned(_LENGTH.size + length)
         arrays = [
             np.ndarray(tuple(shape), np.dtype(dtype), self._data, first + at) for dtype, shape, at in shapes
@@ -60,20 +67,36 @@ class Block:
     def descriptor(self) -> int:
         """Anonymous shared memory with these bytes; it is closed with the block."""
         if self._descriptor is None:
-            self._descriptor = open_anonymous(len(self._data))
-            weakref.finalize(self, os.close, self._descriptor)
+            self._keep(open_anonymous(len(self._data)))
+            assert self._descriptor is not None
             with map_shared(self._descriptor, len(self._data)) as memory:
                 memory[:] = self._data
         return self._descriptor
 
+    def _keep(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        weakref.finalize(self, os.close, descriptor)
+
     @classmethod
-    def of_descriptor(cls, descriptor: int) -> "Block":
-        """What another process packed, as a copy: a mapping would keep a descriptor open for each block."""
+    def of_descriptor(cls, descriptor: int, is_passed_on: bool = False) -> "Block":
+        """What another process packed.
+
+        It is copied: a mapping would keep a descriptor open for each block. What is to be passed on to others
+        does keep it, and is read if it is needed here after all.
+        """
+        if is_passed_on:
+            block = cls(None)
+            block._keep(descriptor)
+            return block
         try:
-            with map_shared(descriptor, os.fstat(descriptor).st_size) as memory:
-                return cls(bytearray(memory))
+            return cls(_read(descriptor))
         finally:
             os.close(descriptor)
+
+
+def _read(descriptor: int) -> bytearray:
+    with map_shared(descriptor, os.fstat(descriptor).st_size) as memory:
+        return bytearray(memory)
 
 
 def bundle(blocks: Sequence[Block]) -> Block:
@@ -82,8 +105,8 @@ def bundle(blocks: Sequence[Block]) -> Block:
 
 
 def unbundle(block: Block) -> list[Block]:
-    """The blocks of a bundle, as copies."""
-    return [Block(bytearray(array)) for array in block.unpack()[1]]
+    """The blocks of a bundle, as views of it."""
+    return [Block(array.data) for array in block.unpack()[1]]
 
 
 def _aligned(num_bytes: int) -> int:

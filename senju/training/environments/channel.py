@@ -3,6 +3,7 @@
 import contextlib
 import json
 import socket
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from senju.training.environments.block import Block
@@ -22,8 +23,9 @@ class Message(NamedTuple):
 class Channel:
     """One end of a connection. A message arrives whole or not at all, and no block is copied through it."""
 
-    def __init__(self, end: socket.socket) -> None:
-        self._socket = end
+    def __init__(self, end: socket.socket, passed_on: Collection[str] = ()) -> None:
+        """`passed_on`: the kinds of messages whose blocks are not for this end, but for others."""
+        self._socket, self._passed_on = end, passed_on
 
     @classmethod
     def of_descriptor(cls, descriptor: int) -> "Channel":
@@ -31,10 +33,10 @@ class Channel:
         return cls(socket.socket(fileno=descriptor))
 
     @classmethod
-    def pair(cls) -> "tuple[Channel, Channel]":
-        """Two ends."""
+    def pair(cls, passed_on: Collection[str] = ()) -> "tuple[Channel, Channel]":
+        """Two ends; the first passes blocks on."""
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        return cls(here), cls(there)
+        return cls(here, passed_on), cls(there)
 
     def fileno(self) -> int:
         """To wait for messages with others."""
@@ -56,11 +58,9 @@ class Channel:
             data, descriptors, _, _ = socket.recv_fds(self._socket, _LONGEST, 1)
         except (ConnectionResetError, BrokenPipeError):
             return None
-        block = Block.of_descriptor(descriptors[0]) if descriptors else None
-        if not data:
-            return None
-        kind, values = json.loads(data)
-        return Message(kind, values, block)
+        kind, values = json.loads(data) if data else (None, {})
+        block = Block.of_descriptor(descriptors[0], kind in self._passed_on) if descriptors else None
+        return Message(kind, values, block) if kind is not None else None
 
     def close(self) -> None:
         """Close this end; may be called twice."""

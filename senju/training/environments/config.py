@@ -29,13 +29,15 @@ class ParallelOptions(Part):
     num_workers: int | None = Field(None, ge=1, description="Workers that play; none: one for each core.")
     use_threads: bool = Field(False, description="Threads of this process instead of processes.")
     copies: int = Field(4, ge=1, le=4096, description="Worlds played in each epoch; decides the result.")
-    num_learners: int | None = Field(None, ge=1, description="Learners; none: as many as agents or cores.")
+    num_learners: int | None = Field(
+        None, ge=1, description="Learners; none: as many as keep all cores busy."
+    )
     train_steps: int = Field(1, ge=1, description="Calls of train_step at each training.")
     train_after: Literal["epoch", "episode"] = Field(
         "epoch", description="Train once all copies' episodes are in memory, or after each of them."
     )
     fresh_worlds: bool = Field(
-        True, description="Make a new world for each episode; false: trust reset() and memory.clear()."
+        True, description="Begin each episode in a world as if new; false: trust reset() and memory.clear()."
     )
     epochs_ahead: int = Field(2, ge=1, description="Epochs that playing may be ahead, with async_learning.")
     seed: int = Field(0, ge=0, lt=2**63, description="Of all random numbers; also read from config.seed.")

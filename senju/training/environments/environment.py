@@ -1,5 +1,6 @@
 """`ParallelEnvironment`: a user's own world in ordinary Python, with many hands at once."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -145,9 +146,5 @@ def even_learners(num_agents: int, num_cores: int) -> int:
     >>> even_learners(4, 2), even_learners(3, 2), even_learners(5, 2), even_learners(2, 8)
     (2, 3, 3, 2)
     """
-    fewest = min(num_agents, num_cores)
-    return next(
-        n
-        for n in range(fewest, num_agents + 1)
-        if -(-num_agents // n) * num_cores <= num_agents or n == num_agents
-    )
+    counts = range(min(num_agents, num_cores), num_agents)
+    return next((n for n in counts if math.ceil(num_agents / n) * num_cores <= num_agents), num_agents)

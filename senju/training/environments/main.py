@@ -5,7 +5,7 @@ from typing import Any
 
 from senju.backends.processes.main import Told, prepare_for_work, run
 from senju.errors import SenjuError, WorkerError
-from senju.training.environments.block import Block
+from senju.training.environments.block import Block, bundle, unbundle
 from senju.training.environments.channel import Channel, Message, shortened
 from senju.training.environments.config import RunSettings, WorldConfig
 from senju.training.environments.contract import check_world
@@ -76,8 +76,7 @@ class _PlayerServer:
             self._acting[message.values["agent"]] = Published(message.values["version"], message.block)  # type: ignore[arg-type]  # it comes with a block
             return
         played = self._player.play(Episode(**message.values, acting=tuple(self._acting)))
-        for block in played.experience:
-            self._channel.send("experience", block)
+        self._channel.send("experience", bundle(played.experience))
         self._channel.send("played", **_without_blocks(played, "experience"))
 
 
@@ -109,6 +108,6 @@ def of_messages(kind: str, values: dict[str, Any], blocks: dict[str, list[Block]
     values = values | {"track": track}
     if kind == "played":
         values["rewards"] = tuple(values["rewards"])
-        return Played(**values, experience=tuple(blocks["experience"]))
+        return Played(**values, experience=tuple(unbundle(blocks["experience"][0])))
     state = blocks["state"][0] if blocks.get("state") else None
     return Learnt(**values, acting=blocks["acting"][0], state=state)

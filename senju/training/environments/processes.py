@@ -115,7 +115,7 @@ class Processes(Station, ABC):
         logger.warning(event)
 
     def _new_member(self, index: int) -> Member:
-        ours, theirs = Channel.pair()
+        ours, theirs = Channel.pair(passed_on=("acting",))
         try:
             hand = SpawnedHand(index, _ENTRY, [theirs.fileno()], (), self._start.message(self.role))
         except BaseException:

@@ -7,21 +7,17 @@ import numpy as np
 import pytest
 import torch
 
+from senju.training.environments import copies
 from senju.training.environments.environment import ParallelEnvironment
 from tests.training.environments.meadow import Meadow, make_config
 from tests.training.environments.runs import knowledge, learned, run
-from tests.training.environments.traps import Marked
+from tests.training.environments.traps import Filing, Marked, Residual
 
 WAYS: dict[str, dict[str, Any]] = {
     "threads": {"use_threads": True},
     "one thread plays": {"use_threads": True, "num_workers": 1, "parallel_training": False},
     "threads learn": {"use_threads": True, "parallel_actions": False, "num_learners": 3},
     "all options but enabled": {"enabled": False, "async_learning": True, "num_workers": 2},
-}
-PROCESSES: dict[str, dict[str, Any]] = {
-    "1 worker": {"num_workers": 1, "parallel_training": False},
-    "2 workers": {"num_workers": 2, "parallel_training": False},
-    "3 workers": {"num_workers": 3, "num_learners": 1},
 }
 
 
@@ -35,10 +31,10 @@ def test_every_byte_is_equal(way: str, expected: list[bytes]) -> None:
     assert learned(**WAYS[way]) == expected
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("way", PROCESSES)
-def test_every_byte_is_equal_with_processes(way: str, expected: list[bytes]) -> None:
-    assert learned("tests.training.environments.meadow:Meadow", **PROCESSES[way]) == expected
+@pytest.mark.slow  # with 1 and 2 workers: test_healing.py
+def test_every_byte_is_equal_with_three_workers_and_a_learner(expected: list[bytes]) -> None:
+    factory = "tests.training.environments.meadow:Meadow"
+    assert learned(factory, num_workers=3, num_learners=1) == expected
 
 
 def test_bytes_tell_runs_apart(expected: list[bytes]) -> None:
@@ -47,6 +43,45 @@ def test_bytes_tell_runs_apart(expected: list[bytes]) -> None:
     ]
     for other in others:
         assert all(mine != theirs for mine, theirs in zip(expected, other, strict=True))
+
+
+@pytest.mark.parametrize("factory", [Residual, Filing])
+def test_what_is_left_of_earlier_episodes_and_generators_of_its_own_do_not_matter(factory: Any) -> None:
+    here, there = learned(factory, enabled=False), learned(factory, use_threads=True, num_workers=3)
+    assert here == there
+    env, _ = run(factory, enabled=False)
+    states = env.agents[0].model.memory.states.reshape(256, 2, 5, 5)[:, 0]
+    draws = [draw for draw in states[:, :, 1].ravel() if 0 < draw < 1]
+    assert len(set(draws)) > 20  # of at most 5 in each of 9 episodes: other ones in each
+
+
+def test_world_is_made_once_and_put_back_or_made_anew_with_the_same_result(
+    monkeypatch: pytest.MonkeyPatch, expected: list[bytes]
+) -> None:
+    made = []
+
+    def factory(config: Any) -> Meadow:
+        made.append(1)
+        return Meadow(config)
+
+    assert learned(factory, enabled=False) == expected
+    assert len(made) == 3  # that which learns, one to compare it with, and the one that is played
+    monkeypatch.setattr(copies, "_MOST_KEPT_BYTES", 0)
+    assert learned(factory, enabled=False) == expected
+    assert len(made) == 3 + 3 + 3 * 3  # epochs, copies
+
+
+def test_factory_that_asks_gets_a_world_for_every_copy() -> None:
+    asked = []
+
+    def factory(config: Any, seed: int, copy: int) -> Meadow:
+        asked.append((copy, seed))
+        return Meadow(config)
+
+    learned(factory, enabled=False)
+    numbers, seeds = zip(*asked[2:], strict=True)
+    assert numbers == (0, 1, 2)
+    assert len(set(seeds)) == 3
 
 
 def test_kept_worlds_are_equal_too() -> None:

@@ -1,6 +1,8 @@
 """Worlds that do something wrong, at a place that the test chooses."""
 
+import itertools
 import os
+import random
 import signal
 import time
 from pathlib import Path
@@ -29,7 +31,7 @@ class SpringTrap:
 
 
 class Trapped(Meadow):
-    """A worker dies and another hangs in the 3rd turn of copy 1; a learner dies when agent 2 trains."""
+    """In the 3rd turn of copy 1 a worker dies, and another hangs; so do learners when agent 2 trains."""
 
     def __init__(self, config: Any, copy: int) -> None:
         super().__init__(config)
@@ -37,8 +39,9 @@ class Trapped(Meadow):
         train = self.agents[2].model.train_step
 
         def train_step() -> Any:
-            if self.agents[2].model.last_epoch == 1:
-                self.trap.spring("kill-learner")
+            epoch = self.agents[2].model.last_epoch
+            if epoch > 0:
+                self.trap.spring("kill-learner" if epoch == 1 else "hang-learner")
             return train()
 
         self.agents[2].model.train_step = train_step
@@ -107,6 +110,35 @@ class Marked(Meadow):
         super().__init__(config)
         for number, agent in enumerate(self.agents, 1):
             agent.pov = lambda world, number=number: np.full(50, number, np.float32)  # type: ignore[misc]
+
+
+class Residual(Meadow):
+    """Keeps things from episode to episode, and draws from generators of its own that nobody seeded."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.num_turns, self.seen = 0, [0]
+        self.rng, self.old, self.torch = np.random.default_rng(), np.random.RandomState(), torch.Generator()
+        self.dice = random.Random()
+
+    def take_turn(self) -> None:
+        self.num_turns += 1
+        self.seen.append(self.num_turns)
+        draws = (self.rng.random(), self.old.rand(), torch.rand(1, generator=self.torch).item())
+        super().take_turn()
+        self.world.berries[self.dice.randrange(5), :4] = (len(self.seen), *draws)
+
+
+class Filing(Residual):
+    """Has something that cannot be looked into."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.numbers = itertools.count()
+
+    def take_turn(self) -> None:
+        self.num_turns = next(self.numbers)
+        super().take_turn()
 
 
 class Reborn(Meadow):
