@@ -37,10 +37,13 @@ class Conductor:
         stations: tuple[Station, Station],
         ahead: int,
         listener: Listener | None,
+        most_at_once: int | None = None,
     ) -> None:
+        """`most_at_once`: episodes and lessons together; None: as many as the stations take."""
         self._options = settings.parallel
         self._first, self._end = first, first + settings.experiment.epochs
-        self._ahead = ahead
+        self._ahead, self._most_at_once = ahead, most_at_once
+        self._num_given = 0  # episodes and lessons that have not come back
         self._players, self._learners = stations
         self._listener = listener
         self._acting = [Published(0, block) for block in acting]
@@ -70,18 +73,25 @@ class Conductor:
         self._give_lessons()
         epoch, copy = self._next
         while epoch < self._end and epoch - min(self._num_learnt) <= self._ahead and self._players.room > 0:
+            if not self._has_room():
+                break
+            self._num_given += 1
             self._players.give(Episode(copy, epoch, tuple(self._acting)))
             copy += 1
             if copy == self._options.copies:
                 epoch, copy = epoch + 1, 0
             self._next = epoch, copy
 
+    def _has_room(self) -> bool:
+        return self._most_at_once is None or self._num_given < self._most_at_once
+
     def _give_lessons(self) -> None:
         for agent, epoch in enumerate(self._num_learnt):
             episodes = self._played[epoch] if epoch < self._end else {}
-            if self._is_learning[agent] or len(episodes) < self._options.copies:
+            if self._is_learning[agent] or len(episodes) < self._options.copies or not self._has_room():
                 continue
             self._is_learning[agent] = True
+            self._num_given += 1
             blocks = [episodes[copy].experience[agent] for copy in range(self._options.copies)]
             trains = (epoch + 1) % self._options.train_interval == 0
             keeps = self._learners.needs_states and (epoch in (self._keep_at[agent], self._end - 1))
@@ -102,6 +112,7 @@ class Conductor:
             station.excuse(seconds)
 
     def _put(self, result: Result) -> None:
+        self._num_given -= 1
         name = "episode" if isinstance(result, Played) else "lesson"
         details = {"copy": result.copy} if isinstance(result, Played) else {"agent": result.agent}
         self.timeline.add(result.track, name, result.began, result.ended, epoch=result.epoch, **details)

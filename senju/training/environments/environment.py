@@ -21,7 +21,7 @@ from senju.training.environments.generators import (
     set_generators,
 )
 from senju.training.environments.learners import Learners
-from senju.training.environments.processes import Start
+from senju.training.environments.processes import Processes, Start
 from senju.training.environments.result import ExperimentResult
 from senju.training.environments.sharing import refuse_sharing
 from senju.training.environments.stations import Here, Station
@@ -73,7 +73,8 @@ class ParallelEnvironment:
         with generators_given_back(), math_threads(1), self._stations(learners) as stations:
             acting = [write_acting(agent) for agent in self.agents]
             ahead = self._epochs_ahead(stations[1])
-            conductor = Conductor(self._settings, self._num_epochs, acting, stations, ahead, listener)
+            most = self._most_at_once(stations)
+            conductor = Conductor(self._settings, self._num_epochs, acting, stations, ahead, listener, most)
             conductor.run()
             if isinstance(stations[1], LearnerProcesses):
                 for number, state in enumerate(stations[1].states):
@@ -86,6 +87,17 @@ class ParallelEnvironment:
         """How far playing may run ahead; where learning is done here, it cannot."""
         options = self._settings.parallel
         return options.epochs_ahead if options.async_learning and not isinstance(learning, Here) else 0
+
+    def _most_at_once(self, stations: tuple[Station, Station]) -> int | None:
+        """One task for each core, since more would push each other out of its caches.
+
+        Processes that play and others that learn have work at the same time only where playing runs ahead.
+        Whoever says how many there are to be, for worlds that mostly wait, has them all at work.
+        """
+        options = self._settings.parallel
+        is_chosen = options.num_workers is not None or options.num_learners is not None
+        are_processes = all(isinstance(station, Processes) for station in stations)
+        return available_cores() if options.async_learning and are_processes and not is_chosen else None
 
     @contextmanager
     def _stations(self, learners: Learners) -> Iterator[tuple[Station, Station]]:

@@ -1,5 +1,6 @@
 """The result depends on the copies of the world and never on who plays them, nor on who learns."""
 
+import itertools
 import random
 from typing import Any
 
@@ -8,7 +9,10 @@ import pytest
 import torch
 
 from senju.training.environments import copies
+from senju.training.environments.acting import write_acting
+from senju.training.environments.conductor import Conductor
 from senju.training.environments.environment import ParallelEnvironment
+from senju.training.environments.learners import Learners
 from tests.training.environments.meadow import Meadow, make_config
 from tests.training.environments.runs import knowledge, learned, run
 from tests.training.environments.traps import Filing, Marked, Residual
@@ -153,6 +157,17 @@ def test_playing_goes_on_while_agents_learn_and_every_training_is_done() -> None
     assert result.losses.shape == (6, 3)
     assert np.isfinite(result.losses).all()
     assert [agent.model.memory.size for agent in env.agents] == [6 * 3 * 6] * 3
+
+
+def test_no_more_is_done_at_once_than_there_is_room_for() -> None:
+    env = ParallelEnvironment(Meadow, make_config(use_threads=True, async_learning=True, num_workers=3))
+    acting = [write_acting(agent) for agent in env.agents]
+    with env._stations(Learners(env.environment, env.settings, is_alone=False)) as stations:
+        conductor = Conductor(env.settings, 0, acting, stations, ahead=2, listener=None, most_at_once=1)
+        conductor.run()
+    spans = sorted(conductor.timeline.spans(), key=lambda span: span.began)
+    assert len(spans) == 3 * 3 + 3 * 3  # episodes and lessons
+    assert all(span.ended <= following.began for span, following in itertools.pairwise(spans))
 
 
 def test_trains_every_train_interval_epochs() -> None:

@@ -1,5 +1,6 @@
 """What an agent knows is found by walking through it, and another agent of the factory gets all of it."""
 
+import os
 import random
 from argparse import Namespace
 from collections import OrderedDict, defaultdict, deque
@@ -14,7 +15,9 @@ from torch import nn
 
 from senju.errors import ModelError
 from senju.training.environments.block import Block, bundle, unbundle
+from senju.training.environments.conductor import keep_interval
 from senju.training.environments.putting_back import put_into
+from senju.training.environments.tasks import Learnt
 from senju.training.environments.writing_down import write_down
 
 
@@ -173,13 +176,23 @@ def test_what_is_left_out_is_neither_written_nor_touched() -> None:
     assert vars(existing) == {"a": 3, "b": 1}
 
 
-def test_blocks_travel_through_shared_memory_and_in_bundles() -> None:
-    import os
-
+@pytest.mark.parametrize("is_passed_on", [False, True])
+def test_blocks_travel_through_shared_memory_and_in_bundles(is_passed_on: bool) -> None:
     blocks = [Block.pack({"number": number}, [np.arange(number)]) for number in range(3)]
     bundled = bundle(blocks)
-    arrived = Block.of_descriptor(os.dup(bundled.descriptor()))
+    arrived = Block.of_descriptor(os.dup(bundled.descriptor()), is_passed_on)
     for number, block in enumerate(unbundle(arrived)):
         tree, (array,) = block.unpack()
         assert tree == {"number": number}
         assert array.tolist() == list(range(number))
+
+
+def test_states_are_kept_as_often_as_there_is_time_for() -> None:
+    def interval(lesson: float, keeping: float) -> int:
+        block = Block.pack(None, [])
+        return keep_interval(Learnt(0, 0, None, block, block, 1.0, 1.0 + lesson + keeping, keeping))
+
+    assert interval(lesson=1.0, keeping=0.1) == 10
+    assert interval(lesson=1.0, keeping=2.0) == 40
+    assert interval(lesson=1.0, keeping=60.0) == 100
+    assert interval(lesson=0.0, keeping=1.0) == 100
