@@ -43,6 +43,16 @@ def _affinity() -> int:
     return os.cpu_count() or 1
 
 
+def even_learners(num_agents: int, num_cores: int) -> int:
+    """The fewest learners that use all cores to the end of a round of lessons, where cores can be shared.
+
+    >>> even_learners(4, 2), even_learners(3, 2), even_learners(5, 2), even_learners(2, 8)
+    (2, 3, 3, 2)
+    """
+    counts = range(min(num_agents, num_cores), num_agents)
+    return next((n for n in counts if math.ceil(num_agents / n) * num_cores <= num_agents), num_agents)
+
+
 @contextmanager
 def math_threads(count: int) -> Iterator[None]:
     """Let torch compute with so many threads for a while."""

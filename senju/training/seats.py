@@ -33,7 +33,10 @@ class ParallelOptions(Part):
     num_workers: int | None = Field(None, ge=0, le=4096, description="Workers that play; none: as cores.")
     use_threads: bool = Field(False, description="Workers are threads instead of processes.")
     num_learners: int | None = Field(
-        None, ge=1, le=4096, description="Processes that train, with learners=processes; none: as cores."
+        None,
+        ge=1,
+        le=4096,
+        description="Processes that train, with learners=processes; none: as many as keep all cores busy.",
     )
     epochs_ahead: int = Field(
         4, ge=1, le=10_000, description="Turns that collecting may be ahead, with async_learning."

@@ -3,7 +3,9 @@
 import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import FunctionType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from senju.errors import ConfigError
 
@@ -82,10 +84,10 @@ def call_offering(method: Callable[..., Any], **offered: Any) -> Any:
 
 def offering(method: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
     """The method with those of the offered values that it takes, to be called often."""
-    try:
-        parameters = inspect.signature(method).parameters.values()
-    except (TypeError, ValueError):  # written in C
+    signature = signature_of(method)
+    if signature is None:
         return method
+    parameters = signature.parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return partial(method, **offered)
     named = {parameter.name: offered[parameter.name] for parameter in parameters if parameter.name in offered}
@@ -94,6 +96,23 @@ def offering(method: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
     ]
     left = [value for name, value in offered.items() if name not in named]
     return partial(method, *left[: len(unnamed)], **named)
+
+
+_signatures: WeakKeyDictionary[Any, inspect.Signature] = WeakKeyDictionary()  # of methods, by function
+
+
+def signature_of(method: Callable[..., Any]) -> inspect.Signature | None:
+    """A method's signature; None where it is written in C."""
+    function = getattr(method, "__func__", None)
+    if isinstance(function, FunctionType) and function in _signatures:
+        return _signatures[function]
+    try:
+        signature = inspect.signature(method)
+    except (TypeError, ValueError):
+        return None
+    if isinstance(function, FunctionType):
+        _signatures[function] = signature
+    return signature
 
 
 def is_required(parameter: inspect.Parameter) -> bool:

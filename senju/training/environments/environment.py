@@ -1,12 +1,11 @@
 """`ParallelEnvironment`: a user's own world in ordinary Python, with many hands at once."""
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from senju.backends.script import refuse_unguarded
-from senju.machine import available_cores, math_threads
+from senju.machine import available_cores, even_learners, math_threads
 from senju.training.environments.acting import write_acting
 from senju.training.environments.conductor import Conductor, Listener
 from senju.training.environments.config import RunSettings, WorldConfig, read_settings
@@ -150,13 +149,3 @@ class ParallelEnvironment:
 
     def _start(self) -> Start:
         return Start(self._factory, self._config, self._settings, len(self.agents))
-
-
-def even_learners(num_agents: int, num_cores: int) -> int:
-    """The fewest learners that use all cores to the end of a round of lessons, where cores can be shared.
-
-    >>> even_learners(4, 2), even_learners(3, 2), even_learners(5, 2), even_learners(2, 8)
-    (2, 3, 3, 2)
-    """
-    counts = range(min(num_agents, num_cores), num_agents)
-    return next((n for n in counts if math.ceil(num_agents / n) * num_cores <= num_agents), num_agents)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from senju.errors import ConfigError
 from senju.training.environments.block import Block
+from senju.training.environments.contract import signature_of
 
 _NUMERIC = "biufc"
 Changes = dict[str, float]  # by attribute: how much a count grew, or what another number is now
@@ -22,7 +23,7 @@ class Recorder:
 
     def __init__(self, add_memory: Callable[..., Any], who: str) -> None:
         self._add_memory, self._who = add_memory, who
-        self._signature = _signature(add_memory)
+        self._signature = signature_of(add_memory)
         self._names = _plain_names(self._signature)
         self._reward_at = self._names.index("reward") if "reward" in self._names else None
         self.begin()
@@ -33,29 +34,25 @@ class Recorder:
         self._leaves: list[list[Any]] = []
         self._usual: _Usual | None = None
         self._rows: list[list[Any]] = []  # of leaves, one for each turn since the last that was unusual
-        self.reward = 0.0
+        self.reward = 0.0  # of the turns in columns
         self.turn = 0
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         """Remember something, as the agent does."""
-        if named or self._usual is None or not self._take_usual(given, self._usual):
+        usual = self._usual
+        if usual is None or named or tuple(map(type, given)) != usual.classes:
             self._take(self._bound(given, named))
-        return self._add_memory(*given, **named)
-
-    def _take_usual(self, given: tuple[Any, ...], usual: "_Usual") -> bool:
-        """Take a turn that is like those before it, as most are; say whether it was."""
-        if tuple(map(type, given)) != usual.classes:
-            return False
+            return self._add_memory(*given, **named)
         row = list(given)
         for index, shape, dtype, copy in usual.arrays:
             value = given[index]
             if value.shape != shape or value.dtype != dtype:
-                return False
+                self._take(self._bound(given, named))
+                break
             row[index] = copy(value)
-        self._rows.append(row)
-        if self._reward_at is not None:
-            self.reward += float(given[self._reward_at])
-        return True
+        else:
+            self._rows.append(row)
+        return self._add_memory(*given)
 
     def _bound(self, given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         if not named and len(given) == len(self._names):
@@ -83,6 +80,8 @@ class Recorder:
             self.reward += float(arguments["reward"])
 
     def _put_rows(self) -> None:
+        if self._reward_at is not None:
+            self.reward += sum(float(row[self._reward_at]) for row in self._rows)
         for column, leaves in zip(self._leaves, zip(*self._rows, strict=True), strict=False):
             column.extend(leaves)
         self._rows = []
@@ -153,7 +152,7 @@ def changes_in(block: Block) -> Changes:
 
 def remember(add_memory: Callable[..., Any], block: Block) -> None:
     """Give an episode to `add_memory`, turn by turn, with the arguments that it had there."""
-    signature = _signature(add_memory)
+    signature = signature_of(add_memory)
     (shape, _), columns = block.unpack()
     if not columns:
         return
@@ -173,13 +172,6 @@ def _plain_names(signature: inspect.Signature | None) -> tuple[str, ...]:
     parameters = signature.parameters.values() if signature is not None else ()
     is_plain = all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in parameters)
     return tuple(parameter.name for parameter in parameters) if is_plain else ()
-
-
-def _signature(method: Callable[..., Any]) -> inspect.Signature | None:
-    try:
-        return inspect.signature(method)
-    except (TypeError, ValueError):  # written in C
-        return None
 
 
 def _values(shape: Shape, leaves: Iterator[NDArray[Any]], num_turns: int) -> list[Any]:

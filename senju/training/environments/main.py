@@ -1,5 +1,6 @@
 """A process of a user's own world, once it is booted: it plays episodes, or it is some agents' learner."""
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,7 @@ def _serve(channel: Channel, told: Told) -> bool:
     """Take messages; whatever goes wrong is told to the parent, which decides."""
     try:
         handle = _new_server(channel, told)
+        gc.freeze()  # what has been imported is not looked through again and again
         channel.send("ready")
     except Exception as error:  # noqa: BLE001  # travels to the parent
         return _tell(channel, error)

@@ -24,7 +24,7 @@ from senju.backends.script import refuse_unguarded
 from senju.backends.threads import ThreadHand, connected_pair
 from senju.collect.slots import Ring
 from senju.games.game import SeatView
-from senju.machine import available_cores, memory_available
+from senju.machine import available_cores, even_learners, memory_available
 from senju.models.weights import Weights
 from senju.training.learners.bench import Bench, serve
 from senju.training.learners.crew import Crew, Patience
@@ -162,7 +162,8 @@ class LearnerProcesses(Way):
 
     def _how_many(self, num_agents: int) -> int:
         """As many processes as asked for, or fewer, and then it says so."""
-        wanted = min(self._wanted if self._wanted is not None else available_cores(), num_agents)
+        even = even_learners(num_agents, available_cores())
+        wanted = min(self._wanted if self._wanted is not None else even, num_agents)
         affordable = min(wanted, memory_available() // WORKER_BYTES)
         if affordable < wanted:
             where = f"in {affordable} of {wanted} processes" if affordable else "one by one, in this process"

@@ -18,9 +18,9 @@ import psutil
 import pytest
 
 from senju.errors import WorkerError
-from senju.machine import available_cores
+from senju.machine import available_cores, even_learners
 from senju.training.environments import processes
-from senju.training.environments.environment import ParallelEnvironment, even_learners
+from senju.training.environments.environment import ParallelEnvironment
 from senju.trials.leftovers import belongings
 from tests.training.environments.meadow import Meadow, make_config
 from tests.training.environments.runs import knowledge, learned
@@ -90,7 +90,7 @@ def test_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
 
 SCRIPT = """
     import os
-    from senju.training.environments.environment import ParallelEnvironment, even_learners
+    from senju.training.environments.environment import ParallelEnvironment
     from tests.training.environments.meadow import Forager, Meadow, Model, make_config
 
     class OwnModel(Model):
