@@ -25,8 +25,8 @@ from examples.own_world import MOVES, STATE_SIZE, Meadow, Model
 from senju.machine import available_cores, math_threads
 from senju.training.environments.environment import ParallelEnvironment
 
-EPOCHS, COPIES, TURNS, WARM_UP = 15, 4, 100, 3
-ROUNDS, MOST_ROUNDS = 5, 12  # that count, and to choose them from
+EPOCHS, COPIES, TURNS, WARM_UP = 30, 4, 100, 3
+ROUNDS, MOST_ROUNDS = 9, 14  # that count, and to choose them from
 QUIET = 0.04  # of the machine for other programs
 WAYS: dict[str, dict[str, Any]] = {
     "plain loop": {},
