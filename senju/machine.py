@@ -85,6 +85,17 @@ def memory_available() -> int:
     return int(min(psutil.virtual_memory().available, _memory_left_in_container()))
 
 
+def private_bytes(pid: int | None) -> int:
+    """Memory of a process that it shares with no other; 0 where there is no such process."""
+    if pid is None:
+        return 0
+    try:
+        memory = psutil.Process(pid).memory_info()
+    except psutil.NoSuchProcess:
+        return 0
+    return int(memory.rss - getattr(memory, "shared", 0))
+
+
 def count_memory_kills() -> int:
     """How many processes the kernel has killed for lack of memory, since it started counting."""
     try:

@@ -75,6 +75,18 @@ class Incident(NamedTuple):
     message: str
 
 
+class LearnerStatus(NamedTuple):
+    """A process, or a thread, in which agents learn."""
+
+    index: int
+    state: str  # starting, waiting, learning
+    agents: tuple[int, ...]
+    trainings: int  # finished since the start
+    restarts: int
+    memory_bytes: int  # of its process; 0 for a thread
+    pid: int | None  # None for a thread
+
+
 def rollouts_of(ring: Ring, task: Task) -> list[Rollout]:
     """What an agent is to learn from; learners look at shard, turn and data alone."""
     return [
@@ -137,6 +149,10 @@ class Way(ABC):
     def take_incidents(self) -> list[Incident]:
         """What happened since the last call that a person may want to know."""
         return []
+
+    def status(self) -> tuple[LearnerStatus, ...]:
+        """Those who learn beside the run, now; may be asked from another thread."""
+        return ()
 
     def close(self) -> None:  # noqa: B027  # most have nothing to stop
         """Stop, and leave nothing behind; may be called twice."""

@@ -37,7 +37,7 @@ from senju.config import Part
 from senju.errors import ConfigError, ModelError, RunFolderError, WorkerError
 from senju.games import GAMES, make_game
 from senju.games.game import Game
-from senju.machine import available_cores
+from senju.machine import available_cores, private_bytes
 from senju.models import MODELS
 from senju.models.weights import Weights
 
@@ -232,7 +232,7 @@ class Pool(Backend):
             ready, playing, held, free = supervisor.schedule.counts()
             set_aside = tuple(sorted(supervisor.schedule.set_aside))
             wanted, restarts = supervisor.wanted, supervisor.restarts
-        memory = {index: _private_bytes(member.hand.pid) for index, member in members.items()}
+        memory = {index: private_bytes(member.hand.pid) for index, member in members.items()}
         workers = [dataclasses.replace(w, memory_bytes=memory.get(w.index, 0)) for w in workers]
         return BackendStatus(
             backend=self.name,
@@ -350,14 +350,3 @@ def with_models(plan: Plan, name_of: Callable[[str], str]) -> Plan:
 
     policies = tuple(policy | {"model": renamed(policy["model"])} for policy in plan.policies)
     return dataclasses.replace(plan, model=renamed(plan.model), policies=policies)
-
-
-def _private_bytes(pid: int | None) -> int:
-    """Memory of a process that it shares with no other; 0 where there is no such process."""
-    if pid is None:
-        return 0
-    try:
-        memory = psutil.Process(pid).memory_info()
-    except psutil.NoSuchProcess:
-        return 0
-    return int(memory.rss - getattr(memory, "shared", 0))

@@ -8,6 +8,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from senju.cli.agents import reward_text, spread_text
 from senju.cli.arena import show_arena
 from senju.cli.console import err, friendly_errors, out, percent, print_json, program
 from senju.cli.quantities import UNKNOWN
@@ -88,6 +89,8 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
     tables = [_speed_table(comparison)]
     if comparison["strengths"]:
         tables.append(_strength_table(comparison))
+    if comparison["rewards"]:
+        tables.append(_rewards_table(comparison))
     return tables
 
 
@@ -121,6 +124,26 @@ def _strength_table(comparison: Comparison) -> Table:
         texts = (f"{percent(spread['low'])} to {percent(spread['high'])}" for spread in spreads)
         table.add_row("lowest, highest", *texts)
     return table
+
+
+def _rewards_table(comparison: Comparison) -> Table:
+    table = Table(title="What they get: reward per episode, the mean of all seats", title_justify="left")
+    table.add_column("agent", no_wrap=True)
+    for name in ("per episode (95 %)", "played at random", "lowest and highest seat"):
+        table.add_column(name, justify="right")
+    for row in comparison["agents"]:
+        table.add_row(row["name"], *_rewards_texts(row["rewards"]))
+    table.add_section()
+    table.add_row("mean", reward_text(comparison["rewards"]["mean"]))
+    return table
+
+
+def _rewards_texts(found: dict[str, Any] | None) -> list[str]:
+    if found is None:
+        return [UNKNOWN] * 3
+    seats = " to ".join(map(reward_text, (min(found["rewards"]), max(found["rewards"]))))
+    overall = spread_text(found["overall"], found["overall_interval"])
+    return [overall, reward_text(found["random_overall"]), seats]
 
 
 def _strength_text(strength: dict[str, Any] | None) -> str:

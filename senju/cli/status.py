@@ -121,7 +121,9 @@ def render(found: Status) -> RenderableType:
     backend = found.get("backend") or {}
     workers = backend.get("workers") or []
     summary = _summary(found, _rows_in_training(found, backend, len(workers)))
-    return Group(summary, _workers_table(workers)) if workers else summary
+    learners = found.get("learners") or []
+    tables = [_workers_table(workers)] * bool(workers) + [_learners_table(learners)] * bool(learners)
+    return Group(summary, *tables) if tables else summary
 
 
 def _summary(found: Status, rows: dict[str, str]) -> Table:
@@ -168,12 +170,32 @@ def _plain(value: object) -> str:
     return UNKNOWN if value is None else str(value)
 
 
-def _workers_table(workers: list[dict[str, Any]]) -> Table:
+def _new_table(words: tuple[str, ...], figures: tuple[str, ...]) -> Table:
     table = Table()
-    for name in ("worker", "state"):
+    for name in words:
         table.add_column(name)
-    for name in ("shard", "rollouts", "restarts", "busy", "memory", "process"):
+    for name in figures:
         table.add_column(name, justify="right")
+    return table
+
+
+def _learners_table(learners: list[dict[str, Any]]) -> Table:
+    table = _new_table(("learner", "state", "agents"), ("trainings", "restarts", "memory", "process"))
+    for learner in learners:
+        table.add_row(
+            _plain(learner.get("index")),
+            escape(_plain(learner.get("state"))),
+            ", ".join(map(str, learner.get("agents") or ())),
+            count_text(learner.get("trainings")),
+            count_text(learner.get("restarts")),
+            size_text(learner.get("memory_bytes") or None),  # a thread has none of its own
+            _plain(learner.get("pid")),
+        )
+    return table
+
+
+def _workers_table(workers: list[dict[str, Any]]) -> Table:
+    table = _new_table(("worker", "state"), ("shard", "rollouts", "restarts", "busy", "memory", "process"))
     for worker in workers:
         table.add_row(
             _plain(worker.get("index")),

@@ -254,7 +254,10 @@ class RunConfig(Part):
         for name, off in {"whole_games": False, "resign_below": 0.0}.items():
             if getattr(self.collect, name) != off:
                 raise ConfigError(f"collect.{name} is not for collect.seating=independent; leave it out")
-        assert self.seat_settings
+        if not any(seat.learns for seat in self.seat_settings):
+            raise ConfigError(
+                "seats: learns=false in every seat, so that nobody would learn; leave it out in one"
+            )
         return self
 
     @model_validator(mode="after")

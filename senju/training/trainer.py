@@ -270,15 +270,21 @@ class Trainer:
         }
         if latest is None:
             return found
-        agents = self.config.seat_settings
-        rewards = [latest.metrics.get(f"agent_{seat.seat}/reward_per_game") for seat in agents]
         return found | {
             "steps_per_second": latest.steps_per_second,
             "seconds_left": latest.seconds_left,
             "lag": latest.metrics["lag_max"],
             "explanation": latest.explanation,
-            **({"rewards": rewards} if agents else {}),
+            **self._report_agents(latest),
         }
+
+    def _report_agents(self, latest: Progress) -> dict[str, Any]:
+        """Rewards and learners, where every seat has an agent of its own."""
+        agents = self.loop.agents
+        if agents is None:
+            return {}
+        rewards = [latest.metrics.get(f"agent_{seat.seat}/reward_per_game") for seat in agents.seats]
+        return {"rewards": rewards, "learners": [learner._asdict() for learner in agents.way.status()]}
 
     def _evaluate(self, writer: MetricsWriter, stop: StopRequest) -> None:
         """Measure what is due."""

@@ -208,6 +208,40 @@ def test_status_of_a_run_in_training_tells_what_the_agents_get(tmp_path: Path) -
     assert shown == expected
 
 
+@pytest.mark.slow
+def test_status_lists_the_processes_in_which_agents_learn(tmp_path: Path) -> None:
+    screen = StringIO()
+    settings = hunt_settings(2, parallel={"enabled": True, "num_workers": 1, "num_learners": 2})
+    run = Run.create(tmp_path / "run", resolve_config(None, settings))
+
+    class Asks(Listener):
+        def on_update(self, progress: Progress) -> None:
+            Console(file=screen, width=150).print(render(inspect(run.path)))
+
+    train_run(run, StopRequest(), Asks())
+    learners = [row for row in rows_of(screen.getvalue()) if len(row) == 7 and row[2] in ("0, 2", "1")]
+    assert [row[:5] for row in learners] == [
+        ["0", "waiting", "0, 2", "2", "0"],
+        ["1", "waiting", "1", "0", "0"],
+        ["0", "waiting", "0, 2", "4", "0"],
+        ["1", "waiting", "1", "1", "0"],
+    ]
+    assert all(row[6].isdecimal() for row in learners)
+
+
+@pytest.mark.slow
+def test_worlds_trained_side_by_side_are_compared_by_their_rewards(invoke: Invoke) -> None:
+    result = invoke("train", "--agents", "2", "--run", "several", *options_for())
+    assert result.exit_code == 0, result.stderr
+    assert "What they get: reward per episode, the mean of all seats" in result.stdout
+    rows = {row[0]: row[1:] for row in rows_of(result.stdout) if len(row) == 4}
+    for name in ("agent_1", "agent_2"):
+        last = Run(Path("several") / name).episodes[-1]
+        assert rows[name][0].startswith(reward_text(last["overall"]))
+        assert rows[name][1] == reward_text(last["random_overall"])
+    assert json.loads(Path("several/comparison.json").read_text())["rewards"]["agents"] == 2
+
+
 def test_nobody_plays_against_agents_of_a_world(invoke: Invoke, hunt: Run) -> None:
     for options in (["--run", str(hunt.path)], []):
         result = invoke("play", "treasure_hunt", *options)

@@ -195,6 +195,7 @@ def test_attention_sees_rewards_and_losses_of_both_algorithms() -> None:
         ({"seats": {"1": {"algorithm": "dqm"}}}, "seats.1: unknown algorithm 'dqm'; did you mean 'dqn'?"),
         ({"seats": {"1": {"model": {"hiden": [8]}}}}, "seats.1: unknown setting 'model.hiden'"),
         ({"seats": {"1": {"lerns": False}}}, "unknown setting 'seats.1.lerns'; did you mean 'learns'?"),
+        ({"seats": {"0": {"learns": False}, "1": {"learns": False}}}, "seats: learns=false in every seat"),
         ({"collect": {"whole_games": True}}, "collect.whole_games is not for"),
         ({"learners": "stacked"}, "parallel.enabled=false trains one agent after another"),
         ({"collect": {"seating": "self_play"}, "attention": "adaptive"}, "attention is about agents"),

@@ -55,6 +55,8 @@ class Conductor:
         self._keep_at = [first + _KEEP_INTERVAL - 1] * len(acting)  # by agent: the next epoch to keep a state
         self._reported_at = monotonic()
         self.reports: list[EpochReport] = []
+        self.events: list[str] = []
+        self._diverged: set[int] = set()  # agents of whom it was said
         self.timeline = Timeline()
 
     def run(self) -> None:
@@ -120,6 +122,7 @@ class Conductor:
             self._played[result.epoch][result.copy] = result
             return
         self._learnt[result.epoch][result.agent] = result
+        self._look_at_loss(result)
         if result.state is not None:
             self._keep_at[result.agent] = result.epoch + keep_interval(result)
         self._acting[result.agent] = Published(self._acting[result.agent].version + 1, result.acting)
@@ -127,6 +130,17 @@ class Conductor:
         self._is_learning[result.agent] = False
         if min(self._num_learnt) > result.epoch:
             self._report(result.epoch)
+
+    def _look_at_loss(self, learnt: Learnt) -> None:
+        """Say of an agent, once, that its loss is no number: it may be its own affair, so it goes on."""
+        if learnt.loss is None or math.isfinite(learnt.loss) or learnt.agent in self._diverged:
+            return
+        self._diverged.add(learnt.agent)
+        event = (
+            f"epoch {learnt.epoch}: the loss of agent {learnt.agent} is {learnt.loss}: it may have diverged"
+        )
+        logger.warning("%s", event)
+        self.events.append(event)
 
     def _report(self, epoch: int) -> None:
         played = [episode for _, episode in sorted(self._played.pop(epoch).items())]

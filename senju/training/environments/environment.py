@@ -79,7 +79,7 @@ class ParallelEnvironment:
                 for number, state in enumerate(stations[1].states):
                     learners.put_state(number, state)
         self._num_epochs += self._settings.experiment.epochs
-        events = (*stations[0].events, *stations[1].events)
+        events = (*stations[0].events, *stations[1].events, *conductor.events)
         return ExperimentResult(tuple(conductor.reports), events, conductor.timeline)
 
     def _epochs_ahead(self, learning: Station) -> int:

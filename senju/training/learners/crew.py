@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import senju.errors
-from senju.algorithms.independent import Incident, SeatSettings
+from senju.algorithms.independent import Incident, LearnerStatus, SeatSettings
 from senju.backends.member import Hand, Member, State
 from senju.backends.messages import Failed, Ready
 from senju.errors import SenjuError, WorkerError
+from senju.machine import private_bytes
 from senju.training.learners.messages import Order, Report, receive_from_learner, send_to_learner
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,11 @@ class LearnerMember(Member):
 
     orders: deque[Order] = field(default_factory=deque)
 
+    @property
+    def doing(self) -> str:
+        """As people read it."""
+        return "learning" if self.state == State.PLAYING else self.state.value
+
 
 class Crew:
     """Processes by their places, and which place trains which agent.
@@ -64,6 +70,8 @@ class Crew:
         self._failures: Counter[int] = Counter()  # in a row, of the training of a seat
         self._kills: Counter[int] = Counter()
         self._vain_starts: Counter[int] = Counter()
+        self._trainings: Counter[int] = Counter()  # finished, by place; as are the next
+        self._hirings: Counter[int] = Counter()
         self._selector = selectors.DefaultSelector()
         self._rhythm = max(0.02, min(patience.learner_timeout / 8, 1.0))
 
@@ -88,6 +96,7 @@ class Crew:
         return None
 
     def _admit(self, place: int, hand: Hand) -> None:
+        self._hirings[place] += 1
         member = self.members[place] = LearnerMember(place, hand, beat=0.0)
         self._selector.register(hand.connection, selectors.EVENT_READ, (member, self._hear))
         if hand.output is not None:
@@ -123,6 +132,22 @@ class Crew:
                 handle(member)
         for member in list(self.members.values()):
             self._look_whether_hung(member)
+
+    def status(self) -> tuple[LearnerStatus, ...]:
+        """Everybody now; may be asked from another thread."""
+        places = dict(self._place_of)
+        return tuple(
+            LearnerStatus(
+                member.index,
+                member.doing,
+                tuple(seat for seat, place in places.items() if place == member.index),
+                self._trainings[member.index],
+                self._hirings[member.index] - 1,
+                private_bytes(member.hand.pid),
+                member.hand.pid,
+            )
+            for member in sorted(self.members.copy().values(), key=lambda each: each.index)
+        )
 
     def close(self) -> None:
         """End all processes; may be called twice."""
@@ -160,6 +185,7 @@ class Crew:
             order = member.orders.popleft()
             assert order.number == message.number
             self._failures[order.task.seat] = self._kills[order.task.seat] = 0
+            self._trainings[member.index] += 1
             self.reports.append(message)
         if not member.lacks_memory:
             member.enter(State.PLAYING if member.orders else State.WAITING)

@@ -15,7 +15,15 @@ from time import monotonic
 import numpy as np
 import torch
 
-from senju.algorithms.independent import Incident, Learned, SeatSettings, Task, Way, summed
+from senju.algorithms.independent import (
+    Incident,
+    Learned,
+    LearnerStatus,
+    SeatSettings,
+    Task,
+    Way,
+    summed,
+)
 from senju.algorithms.learner import Learner, LearnerState
 from senju.backends.arena import map_shared, open_anonymous
 from senju.backends.backend import Plan
@@ -76,12 +84,6 @@ class LearnerProcesses(Way):
         self._epsilons = [0.0] * len(self.seats)
         self._waited, self._stages = 0.0, list[dict[str, float]]()
         self._crew: Crew | None = None
-
-    @property
-    def pids(self) -> list[int]:
-        """The processes that there are now."""
-        members = list(self._running.members.values())
-        return [member.hand.pid for member in members if member.hand.pid is not None]
 
     @property
     def _running(self) -> Crew:
@@ -238,6 +240,10 @@ class LearnerProcesses(Way):
         """Who was lost, hung or replaced since the last call."""
         taken, self._running.incidents = self._running.incidents, []
         return taken
+
+    def status(self) -> tuple[LearnerStatus, ...]:
+        """The processes now."""
+        return self._crew.status() if self._crew is not None else ()
 
     def close(self) -> None:
         """End the processes, and let go of the memory; states and weights can still be read."""

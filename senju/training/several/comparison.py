@@ -18,6 +18,8 @@ COMPARISON, ARENA = "comparison.json", "arena"
 GAMES_PER_PAIR = 40
 _FEW_PAIRS = 3  # for which starting workers would take longer than the games
 
+_REWARDS = ("update", "episodes", "rewards", "overall", "overall_interval", "random_overall")
+
 Comparison = dict[str, Any]
 
 
@@ -35,6 +37,7 @@ def compare(folder: Path, agents: Sequence[Trainee], round_robin: ArenaResult | 
         "agents": rows,
         "steps_per_second": _spread([row["steps_per_second"] for row in rows if row["seconds"]]),
         "strengths": {name: _spread(found) for name, found in scores.items()},
+        "rewards": _spread([row["rewards"]["overall"] for row in rows if row["rewards"]]),
         "strongest": _strongest(round_robin),
         "round_robin": round_robin.as_dict() if round_robin is not None else None,
     }
@@ -58,6 +61,7 @@ def _describe(agent: Trainee) -> dict[str, Any]:
             record["opponent"]: {key: record[key] for key in ("update", "games", "score", "interval")}
             for record in run.evaluations  # of each opponent the last
         },
+        "rewards": {key: run.episodes[-1][key] for key in _REWARDS} if run.episodes else None,
     }
     failure = {"why": agent.why, "last_lines": list(agent.last_lines)} if agent.state == "failed" else {}
     return found | failure

@@ -160,3 +160,9 @@ def test_world_without_a_turn_lets_its_agents_act_in_order() -> None:
     assert (action[1], done) == (0.25, False)
     assert result.rewards[0, 0] == pytest.approx(sum(item[2] for item in env.agents[0].memory[:18]) / 3)
     assert isinstance(reward, float)
+
+
+def test_loss_that_is_no_number_is_told_once_and_with_its_agent(caplog: pytest.LogCaptureFixture) -> None:
+    _, result = run(traps.Diverging, enabled=False)
+    assert result.events == ("epoch 1: the loss of agent 1 is nan: it may have diverged",)
+    assert [record.message for record in caplog.records] == list(result.events)

@@ -1,6 +1,7 @@
 """Worlds that do something wrong, at a place that the test chooses."""
 
 import itertools
+import math
 import os
 import random
 import signal
@@ -67,6 +68,25 @@ class Raising(Meadow):
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         self.agents[1].model = RaisingModel(50, 4)
+
+
+class DivergedModel(Model):
+    """Its loss is no number from the second epoch on."""
+
+    def end_epoch_action(self, epoch: int) -> None:
+        self.is_lost = epoch > 0
+
+    def train_step(self) -> Any:
+        loss = super().train_step()
+        return math.nan if self.is_lost else loss
+
+
+class Diverging(Meadow):
+    """Agent 1 diverges."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.agents[1].model = DivergedModel(50, 4)
 
 
 class Overreaching(Meadow):

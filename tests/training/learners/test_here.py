@@ -20,6 +20,7 @@ from tests.training.learners.worlds import (
     all_of,
     in_processes,
     learn_together,
+    pids_of,
     require_equal,
     world_of,
 )
@@ -116,7 +117,7 @@ def test_lack_of_memory_leads_to_one_by_one_and_is_said(
     oracle = world.oracle()
     with caplog.at_level(logging.WARNING), in_processes(world, num_processes=3) as way:
         assert "the agents learn one by one, in this process: there is no memory for more" in caplog.text
-        assert way.pids == []
+        assert pids_of(way) == []
         learn_together(world, way, oracle, num_turns=1)
         require_equal(way, oracle, world.seats)
 
@@ -124,7 +125,7 @@ def test_lack_of_memory_leads_to_one_by_one_and_is_said(
 def test_agents_that_do_not_learn_have_their_weights_all_the_same() -> None:
     seats = [seat.__class__(**{**vars(seat), "learns": False}) for seat in agents(PPO, DQN)]
     with world_of(seats) as world, in_processes(world) as way:
-        assert way.pids == []
+        assert pids_of(way) == []
         require_equal(way, world.oracle(), seats)
         assert way.learn([]) == []
 

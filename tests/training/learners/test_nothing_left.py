@@ -11,7 +11,7 @@ import pytest
 from tests.backends.common import children_of_this_process, is_alive, wait_until
 from tests.backends.test_nothing_left import NOTICED_WITHIN, ROOT, nothing_is_left
 from tests.training.learners.trap_models import order, was_sprung
-from tests.training.learners.worlds import PPO, agents, in_processes, world_of
+from tests.training.learners.worlds import PPO, agents, in_processes, pids_of, world_of
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +24,7 @@ def test_nothing_is_left_of_learners_that_are_ended_in_a_training(tmp_path: Path
             with in_processes(world, 1, is_free_running=True) as way:
                 world.play()
                 way.learn(world.tasks())
-                pids = way.pids
+                pids = pids_of(way)
                 wait_until(lambda: was_sprung(tmp_path))
                 assert children_of_this_process() > before
         assert not any(map(is_alive, pids))
@@ -36,14 +36,14 @@ SCRIPT = """
 import sys, time
 from pathlib import Path
 from tests.training.learners.trap_models import order
-from tests.training.learners.worlds import PPO, agents, in_processes, world_of
+from tests.training.learners.worlds import PPO, agents, in_processes, pids_of, world_of
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     with world_of(agents(PPO, PPO, traps={0: folder})) as world, in_processes(world, 2) as way:
         order(folder, "wait")
         world.play()
-        print(*way.pids, flush=True)
+        print(*pids_of(way), flush=True)
         way.learn(world.tasks())
 """
 

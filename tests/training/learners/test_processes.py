@@ -31,6 +31,7 @@ from tests.training.learners.worlds import (
     agents,
     in_processes,
     learn_together,
+    pids_of,
     require_equal,
     world_of,
 )
@@ -81,7 +82,7 @@ def test_one_process_learns_as_one_by_one() -> None:
         oracle = world.oracle()
         learn_together(world, way, oracle, num_turns=5)
         require_equal(way, oracle, world.seats)
-        assert len(way.pids) == 1
+        assert len(pids_of(way)) == 1
         assert way.take_incidents() == []
 
 
@@ -105,7 +106,7 @@ def test_where_one_of_four_processes_cannot_be_had_three_learn_as_one_by_one(
         oracle = world.oracle()
         learn_together(world, way, oracle, num_turns=5)
         require_equal(way, oracle, world.seats)
-        assert len(way.pids) == 3
+        assert len(pids_of(way)) == 3
         assert way.take_incidents() == []
 
 
@@ -119,13 +120,20 @@ def test_process_that_cannot_get_ready_stops_the_run(monkeypatch: pytest.MonkeyP
 
 
 def test_process_killed_before_it_is_ready_or_while_it_waits_is_replaced(team: Team) -> None:
-    for pid in team.way.pids:
+    for pid in pids_of(team.way):
         os.kill(pid, signal.SIGKILL)
     team.learn()
     assert team.kinds() == ["learner_lost"] * 2
-    os.kill(team.way.pids[0], signal.SIGKILL)
+    before = team.way.status()
+    os.kill(before[0].pid or 0, signal.SIGKILL)
     team.learn()
     assert team.kinds() == ["learner_lost"]
+    after = team.way.status()
+    assert [learner.agents for learner in after] == [(0, 2), (1, 3)]
+    assert [new.restarts - old.restarts for old, new in zip(before, after, strict=True)] == [1, 0]
+    assert [new.trainings - old.trainings for old, new in zip(before, after, strict=True)] == [2, 2]
+    assert [learner.state for learner in after] == ["waiting", "waiting"]
+    assert all(learner.memory_bytes > 2**20 for learner in after)
 
 
 @pytest.mark.parametrize(("seat", "where"), [(TRAPPED_PPO, "step"), (TRAPPED_DQN, "sending")])
@@ -150,7 +158,7 @@ def test_processes_killed_at_random_moments_change_nothing(team: Team) -> None:
         while left[0]:
             time.sleep(chance.uniform(0.0, 0.5))
             with contextlib.suppress(ProcessLookupError):  # it is being replaced
-                os.kill(chance.choice(team.way.pids), signal.SIGKILL)
+                os.kill(chance.choice(pids_of(team.way)), signal.SIGKILL)
                 left[0] -= 1
 
     killer = threading.Thread(target=kill_some)
@@ -205,13 +213,13 @@ def test_process_that_the_system_killed_for_memory_leads_to_fewer(
 ) -> None:
     team.learn()
     monkeypatch.setattr(hand, "count_memory_kills", lambda: 2**62)
-    lost, kept = team.way.pids
+    lost, kept = pids_of(team.way)
     os.kill(lost, signal.SIGKILL)
     team.learn()
     (incident,) = team.way.take_incidents()
     assert incident.kind == "fewer_learners"
     assert "the system was out of memory" in incident.message
-    assert team.way.pids == [kept]
+    assert pids_of(team.way) == [kept]
 
 
 def test_senju_error_in_a_process_stops_the_run(team: Team) -> None:
@@ -219,7 +227,7 @@ def test_senju_error_in_a_process_stops_the_run(team: Team) -> None:
     team.learn()
     order(team.folders[TRAPPED_PPO], "diverge")
     team.world.play()
-    pid = next(iter(team.way.pids))
+    pid = next(iter(pids_of(team.way)))
     with pytest.raises(ModelError, match=r"has diverged \(agent 1 \(seat 1\), training \d+, turn") as raised:
         team.way.learn([team.world.task(TRAPPED_PPO)])
     assert "process " in str(raised.value)

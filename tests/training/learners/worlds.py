@@ -121,6 +121,11 @@ def in_processes(
         way.close()
 
 
+def pids_of(way: Way) -> list[int]:
+    """The processes that there are now."""
+    return [learner.pid for learner in way.status() if learner.pid is not None]
+
+
 def all_of(way: Way, seat: int) -> tuple[bytes, float, dict[str, bytes], dict[str, Any]]:
     """Everything there is to know of an agent, to the last bit."""
     state = way.state(seat)
