@@ -5,8 +5,9 @@
 Three agents with networks of about 240,000 weights each, in a world of plain Python; an epoch is four
 episodes, and as much training as makes playing and learning take about half of the plain loop each. The
 plain loop is what a user writes without senju, with one math thread and with as many as torch takes. All
-ways are timed in turn, round by round, and ratios are taken within a round; how much of the machine other
-programs used meanwhile is measured, and the quietest rounds count.
+ways are timed in turn, round by round, with the plain loop before and after each: cores of rented machines
+change their pace within seconds, and a way is compared with the two loops next to it. How much of the
+machine other programs used meanwhile is measured, and the quietest rounds count. About ten minutes.
 """
 
 import resource
@@ -25,7 +26,7 @@ from examples.own_world import MOVES, STATE_SIZE, Meadow, Model
 from senju.machine import available_cores, math_threads
 from senju.training.environments.environment import ParallelEnvironment
 
-EPOCHS, COPIES, TURNS, WARM_UP = 30, 4, 100, 3
+EPOCHS, COPIES, TURNS, WARM_UP = 20, 4, 100, 3
 ROUNDS, MOST_ROUNDS = 9, 14  # that count, and to choose them from
 QUIET = 0.04  # of the machine for other programs
 WAYS: dict[str, dict[str, Any]] = {
@@ -43,6 +44,8 @@ class Timed(NamedTuple):
     """A way in one round."""
 
     seconds: float  # an epoch, once everybody is warm
+    plain: float  # an epoch of the plain loops before and after it
+    after: float  # an epoch of the plain loop after it
     others: float  # share of the machine that other programs had meanwhile
 
 
@@ -149,8 +152,8 @@ def seconds_of(way: str, train_steps: int) -> list[float]:
     return [epoch.seconds for epoch in env.run_experiment_parallel().epochs[WARM_UP:]]
 
 
-def timed(way: str, train_steps: int) -> Timed:
-    """Time a way; epochs overlap in some, so it is their mean that counts."""
+def timed(way: str, train_steps: int, plain: float) -> Timed:
+    """Time a way between two plain loops; epochs overlap in some, so it is their mean that counts."""
     clocks = time.perf_counter(), _busy_seconds(), _own_seconds()
     seconds = statistics.mean(seconds_of(way, train_steps))
     passed, busy, own = (
@@ -158,7 +161,9 @@ def timed(way: str, train_steps: int) -> Timed:
         _busy_seconds() - clocks[1],
         _own_seconds() - clocks[2],
     )
-    return Timed(seconds, max(0.0, busy - own) / passed / (psutil.cpu_count() or 1))
+    others = max(0.0, busy - own) / passed / (psutil.cpu_count() or 1)
+    after = statistics.mean(seconds_of(PLAIN, train_steps))
+    return Timed(seconds, (plain + after) / 2, after, others)
 
 
 def _busy_seconds() -> float:
@@ -175,9 +180,19 @@ def quiet_rounds(train_steps: int) -> list[dict[str, Timed]]:
     """Rounds of all ways, until enough are quiet; the quietest."""
     rounds: list[dict[str, Timed]] = []
     while len(rounds) < MOST_ROUNDS and sum(noise(done) < QUIET for done in rounds) < ROUNDS:
-        rounds.append({way: timed(way, train_steps) for way in WAYS})
+        rounds.append(one_round(train_steps))
         report.progress(f"round {len(rounds)}: others had up to {noise(rounds[-1]):.0%} of the machine")
     return sorted(rounds, key=noise)[:ROUNDS]
+
+
+def one_round(train_steps: int) -> dict[str, Timed]:
+    """Every way once."""
+    found: dict[str, Timed] = {}
+    plain = statistics.mean(seconds_of(PLAIN, train_steps))
+    for way in WAYS:
+        found[way] = timed(way, train_steps, plain)
+        plain = found[way].after
+    return found
 
 
 def noise(ways: dict[str, Timed]) -> float:
@@ -192,7 +207,7 @@ def main() -> None:
         share = plain_loop(train_steps)[1]
         rounds = quiet_rounds(train_steps)
     seconds = {way: [ways[way].seconds for ways in rounds] for way in WAYS}
-    ratios = {way: report.ratio_spread(seconds[way], seconds[PLAIN]) for way in WAYS}
+    ratios = {way: report.ratio_spread(seconds[way], [ways[way].plain for ways in rounds]) for way in WAYS}
     rows = [
         [
             way,

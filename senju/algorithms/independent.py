@@ -78,7 +78,7 @@ class Incident(NamedTuple):
 class LearnerStatus(NamedTuple):
     """A process, or a thread, in which agents learn."""
 
-    index: int
+    number: int
     state: str  # starting, waiting, learning
     agents: tuple[int, ...]
     trainings: int  # finished since the start

@@ -183,7 +183,7 @@ def _learners_table(learners: list[dict[str, Any]]) -> Table:
     table = _new_table(("learner", "state", "agents"), ("trainings", "restarts", "memory", "process"))
     for learner in learners:
         table.add_row(
-            _plain(learner.get("index")),
+            _plain(learner.get("number")),
             escape(_plain(learner.get("state"))),
             ", ".join(map(str, learner.get("agents") or ())),
             count_text(learner.get("trainings")),
