@@ -15,6 +15,7 @@ import torch
 from typer.testing import CliRunner
 
 import senju
+from senju.backends.processes.nursery import Kept
 from senju.cli import console
 from senju.cli.app import app
 from senju.config import Settings, merged
@@ -324,3 +325,17 @@ def wait_until() -> WaitUntil:
             time.sleep(0.002)
 
     return wait
+
+
+@pytest.fixture(scope="session")
+def _nursery() -> Iterator[None]:
+    kept = Kept()
+    yield
+    kept.close()
+
+
+@pytest.fixture(autouse=True)
+def _processes_are_forked(request: pytest.FixtureRequest) -> None:
+    """Slow tests start many processes: let them have one nursery, and load everything once."""
+    if request.node.get_closest_marker("slow"):
+        request.getfixturevalue("_nursery")

@@ -12,9 +12,10 @@ READY = ("playing", "waiting", "paused")
 
 
 def strike(pid: int, number: signal.Signals) -> bool:
-    """Send a signal to a child of this process; False where it is gone already."""
+    """Send a signal to a process of this one's; False where it is gone already."""
     try:
-        if psutil.Process(pid).ppid() != os.getpid():  # the number belongs to another process by now
+        forebears = [parent.pid for parent in psutil.Process(pid).parents()]
+        if os.getpid() not in forebears:  # the number belongs to another process by now
             return False
         os.kill(pid, number)
     except (psutil.NoSuchProcess, ProcessLookupError):

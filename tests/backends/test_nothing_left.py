@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 
 import senju
 from senju.backends.backend import Backend
+from senju.backends.member import Hand
+from senju.backends.processes import Processes
 from senju.backends.processes.hand import ProcessHand
 from senju.errors import WorkerError
 from tests.backends.common import (
@@ -117,14 +120,23 @@ def test_nothing_is_left_of_a_backend(tmp_path: Path, end: Callable[[Backend], N
 
 
 @pytest.mark.slow
-def test_nothing_is_left_of_a_start_that_is_interrupted() -> None:
+def test_nothing_is_left_of_a_start_that_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By Ctrl-C, while it waits for a worker that will not get ready."""
     backend = new_backend("processes", num_workers=2)
+    hire = Processes._hire
+
+    def hire_and_interrupt(self: Processes, index: int) -> Hand:
+        hand = hire(self, index)
+        if index == 1:
+            assert hand.pid is not None
+            os.kill(hand.pid, signal.SIGSTOP)
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        return hand
+
+    monkeypatch.setattr(Processes, "_hire", hire_and_interrupt)
     with nothing_is_left():
-        signal.setitimer(signal.ITIMER_REAL, 0.5)
-        before = signal.signal(signal.SIGALRM, signal.default_int_handler)
         with pytest.raises(KeyboardInterrupt):
             backend.start(PLAN)
-        signal.signal(signal.SIGALRM, before)
         backend.close()
         del backend
 
@@ -259,15 +271,18 @@ def test_workers_end_with_a_script_that_ends(tmp_path: Path, then: str, number: 
 
 
 @pytest.mark.slow
-def test_workers_that_are_starting_end_with_a_script_that_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("num_processes", [1, 3])  # the nursery, which is loading, and its first workers
+def test_workers_that_are_starting_end_with_a_script_that_is_killed(
+    tmp_path: Path, num_processes: int
+) -> None:
     with run_script(tmp_path, "start") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "starting\n"
         workers: list[psutil.Process] = []
 
         def have_begun() -> bool:
-            workers[:] = psutil.Process(process.pid).children()
-            return len(workers) == 2
+            workers[:] = psutil.Process(process.pid).children(recursive=True)
+            return len(workers) == num_processes
 
         wait_until(have_begun)
         process.kill()

@@ -18,6 +18,7 @@ from senju.training.checkpoint import load_checkpoint
 from senju.training.control import ask
 from senju.training.monitor import read_events
 from senju.training.run import Run
+from tests.backends.common import children_of_this_process
 from tests.conftest import Options, Start, Train, WaitUntil
 
 FOUR_SHARDS = {"collect": {"num_games": 32, "games_per_shard": 8, "rollout_steps": 8}}
@@ -159,9 +160,10 @@ class FailsAtThree(PPO):
 @pytest.mark.slow
 def test_error_in_the_learner_leaves_nothing_behind(train_small: Train) -> None:
     algorithm = {"name": f"{__name__}:FailsAtThree", "minibatch_size": 128, "epochs": 1}
+    before = children_of_this_process()
     with pytest.raises(ZeroDivisionError, match="own mistake"):
         train_small("run", algorithm=algorithm, **FOUR_SHARDS, **backend("processes", 2))
-    assert psutil.Process().children(recursive=True) == []
+    assert children_of_this_process() == before
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from senju.backends.backend import Plan
 from senju.backends.member import Hand
 from senju.backends.pool import Pool, with_models
 from senju.backends.processes.hand import ProcessHand
+from senju.backends.processes.nursery import Kept
 from senju.backends.script import find_importable
 from senju.backends.threads import ThreadHand
 from senju.games import GAMES
@@ -24,9 +25,11 @@ class Processes(Pool):
     """Workers are spawned processes; they share rollouts, states and weights in anonymous memory."""
 
     name = "processes"
+    _kept: Kept | None = None
 
     def _open_arena(self, game: Game, sizes: Sequence[int]) -> tuple[Arena, int]:
         self._start_message = self._describe_start()
+        self._kept = Kept()
         num_bytes = require_room(self._plan, game, sizes)
         self._descriptor = open_anonymous(num_bytes)
         self._block = map_shared(self._descriptor, num_bytes)
@@ -59,6 +62,12 @@ class Processes(Pool):
     def _affordable(self, wanted: int) -> int:
         running = len(self._supervisor.members)  # they have their memory already
         return min(wanted, running + memory_available() // WORKER_BYTES)
+
+    def close(self) -> None:
+        """End the workers, and what they came from."""
+        super().close()
+        if self._kept is not None:
+            self._kept.close()
 
     def _hire(self, index: int) -> Hand:
         return ProcessHand(index, self._descriptor, self._plan.sockets, self._start_message)

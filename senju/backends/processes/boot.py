@@ -7,28 +7,64 @@ import contextlib
 import importlib
 import json
 import os
+import select
 import socket
 import sys
 import threading
+from collections.abc import Iterator
+from typing import Any
 
 _ALIVE_SECONDS = 1.0  # whoever keeps a connection open so long is no process that just died
 _TRIES = 10
 
 
 def main() -> None:
-    """Begin with what `SpawnedHand` says, as JSON; its entry gets index, connection and descriptors."""
+    """Begin with what is said, as JSON, here or by the nursery that this process becomes."""
     told = json.loads(sys.argv[1])
+    sys.path[:] = told["path"]  # the parent's, since it may be the only way to find senju
+    if "nursery" in told:
+        with ending_if_closed(told["nursery"]):
+            nursery = importlib.import_module("senju.backends.processes.nursery_main")
+        told = nursery.serve(told["nursery"])
+        if told is None:
+            os._exit(0)
+    begin(told)
+
+
+def begin(told: dict[str, Any]) -> None:
+    """Watch the parent, and call the entry with index, connection and descriptors."""
     watcher = threading.Thread(
         target=end_with_the_parent, args=(told["lifeline"], told["sockets"]), daemon=True
     )
     watcher.start()
-    sys.path[:] = told["path"]  # the parent's, since it may be the only way to find senju
     module, _, function = told["entry"].partition(":")
     serve = getattr(importlib.import_module(module), function)
     was_told_to_end = serve(told["index"], told["connection"], *told["descriptors"])
     if not was_told_to_end:
         watcher.join()
     os._exit(0)  # at once: torch takes its time to end
+
+
+@contextlib.contextmanager
+def ending_if_closed(connection: int) -> Iterator[None]:
+    """End this process should the other side close the connection meanwhile; no thread is left after it."""
+    done, finish = os.pipe()
+    watcher = threading.Thread(target=_end_if_closed, args=(connection, done), daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        os.close(finish)
+        watcher.join()
+        os.close(done)
+
+
+def _end_if_closed(connection: int, done: int) -> None:
+    poll = select.poll()
+    poll.register(connection, 0)  # its end alone
+    poll.register(done, 0)
+    if (connection, select.POLLHUP) in poll.poll():
+        os._exit(0)
 
 
 def end_with_the_parent(lifeline: int, sockets: list[str]) -> None:

@@ -1,34 +1,20 @@
 """A worker process, seen from the process that started it."""
 
 import contextlib
-import json
 import os
 import select
 import signal
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from senju.backends.member import Hand
-from senju.backends.processes import boot
 from senju.backends.processes.main import STACK_SIGNAL
+from senju.backends.processes.nursery import bear, import_path
 from senju.backends.threads import connected_pair
 from senju.machine import count_memory_kills
 
 _SILENCE_SECONDS = 0.25  # after this long no more of a stack comes
 _STACK_SECONDS = 1.0  # for a hung worker to tell where it is
-_BOOT = str(Path(boot.__file__).resolve())
-ONE_MATH_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
-)
-
-
-def import_path() -> list[str]:
-    """`sys.path` without what is no text, which Python passes over too."""
-    return [folder for folder in sys.path if isinstance(folder, str)]
 
 
 def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:
@@ -40,7 +26,7 @@ def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[i
 
 
 class SpawnedHand(Hand):
-    """A spawned process: its connection, its lifeline, and what it prints.
+    """A process of ours: its connection, its lifeline, and what it prints.
 
     `entry` (package.module:function) is called there with the index, the connection's number and the
     descriptors, which the process inherits.
@@ -61,39 +47,17 @@ class SpawnedHand(Hand):
             theirs.callback(connection.close)
             lifeline, self._lifeline = _pipe(theirs, ours)
             self.output, output = _pipe(ours, theirs)
-            told = {
-                "index": index,
-                "entry": entry,
-                "descriptors": list(descriptors),
-                "connection": connection.fileno(),
-                "lifeline": lifeline,
-                "path": import_path(),
-                "sockets": sockets,
-            }
-            inherited = (*descriptors, connection.fileno(), lifeline)
-            self._process = self._spawn(told, inherited, output)
+            told = {"index": index, "entry": entry, "path": import_path(), "sockets": sockets}
+            self._process = bear(told, [connection.fileno(), lifeline, *descriptors], output)
             ours.pop_all()  # they stay open
         os.set_blocking(self.output, False)
         self.pid = self._process.pid
         with contextlib.suppress(BrokenPipeError):  # its end, which comes next, tells more
             self.connection.send_bytes(start_message)
 
-    def _spawn(
-        self, told: dict[str, Any], inherited: Sequence[int], output: int
-    ) -> "subprocess.Popen[bytes]":
-        return subprocess.Popen(
-            [sys.executable, _BOOT, json.dumps(told)],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            pass_fds=inherited,
-            env=os.environ | ONE_MATH_THREAD,
-            process_group=0,  # Ctrl-C in the terminal is for the run to handle, not for its workers
-        )
-
     def kill(self) -> None:
         """End it at once."""
-        self._process.kill()
+        self._process.send_signal(signal.SIGKILL)
 
     def wait(self) -> str:
         """Wait for its end and say how it ended."""
@@ -126,6 +90,7 @@ class SpawnedHand(Hand):
 
     def close(self) -> None:
         """Close this process's ends."""
+        self._process.close()
         self.connection.close()
         os.close(self._lifeline)
         if self.output is not None:

@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from senju import errors
-from senju.backends.processes.hand import ONE_MATH_THREAD, import_path
+from senju.backends.processes.nursery import ONE_MATH_THREAD, import_path
 from senju.errors import SenjuError, WorkerError
 from senju.training.arena.tasks import Counts, Schedule, Task
 from senju.training.interrupt import StopRequest

@@ -12,6 +12,7 @@ from typing import Any
 
 from senju import errors
 from senju.backends.processes.hand import SpawnedHand
+from senju.backends.processes.nursery import Kept
 from senju.errors import SenjuError, WorkerError
 from senju.machine import memory_available
 from senju.training.environments.block import Block
@@ -95,6 +96,7 @@ class Processes(Station, ABC):
         self._queues: dict[int, deque[tuple[Task, bool]]] = {}
         self._deaths: Counter[str] = Counter()
         self.members: list[Member] = []
+        self._kept = Kept()
         try:
             for index in range(num_processes):
                 self._hire_at_first(index)
@@ -293,6 +295,7 @@ class Processes(Station, ABC):
             member.hand.wait()
             self._close_member(member)
         self.members = []
+        self._kept.close()
 
 
 def _listen_to_output(member: Member) -> None:

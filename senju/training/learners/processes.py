@@ -28,6 +28,7 @@ from senju.algorithms.learner import Learner, LearnerState
 from senju.backends.arena import map_shared, open_anonymous
 from senju.backends.backend import Plan
 from senju.backends.processes import WORKER_BYTES
+from senju.backends.processes.nursery import Kept
 from senju.backends.script import refuse_unguarded
 from senju.backends.threads import ThreadHand, connected_pair
 from senju.collect.slots import Ring
@@ -84,6 +85,7 @@ class LearnerProcesses(Way):
         self._epsilons = [0.0] * len(self.seats)
         self._waited, self._stages = 0.0, list[dict[str, float]]()
         self._crew: Crew | None = None
+        self._kept: Kept | None = None
 
     @property
     def _running(self) -> Crew:
@@ -101,6 +103,7 @@ class LearnerProcesses(Way):
         """
         refuse_unguarded()
         self._rings, self._view = list(rings), view
+        self._kept = Kept()
         try:
             self._lay_out()
             self._start()
@@ -249,5 +252,7 @@ class LearnerProcesses(Way):
         """End the processes, and let go of the memory; states and weights can still be read."""
         if self._crew is not None:
             self._crew.close()
+        if self._kept is not None:
+            self._kept.close()
         while self._descriptors:
             os.close(self._descriptors.pop())

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-from senju.backends.processes.hand import import_path
+from senju.backends.processes.nursery import import_path
 from senju.training.several import boot
 from senju.training.several.agent import STOPPING
 from senju.training.several.shares import Cores, on_cores

@@ -123,7 +123,7 @@ def test_script_runs_its_own_world_and_kill_9_leaves_no_process(how: list[str], 
         assert parent.stdout is not None
         assert parent.stdout.readline() == "0\n"
         children = [child.pid for child in psutil.Process(parent.pid).children(recursive=True)]
-        assert len(children) == 2
+        assert len(children) == 3  # a worker, a learner, and the nursery that they come from
         parent.kill()
         wait_for(lambda: not any(map(is_alive, children)))
 

@@ -1,0 +1,104 @@
+"""The nursery: a process that has loaded what every process of ours needs, and of which they are forked.
+
+It has one thread and starts none, so that whatever is forked of it is whole.
+"""
+
+import array
+import contextlib
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+from typing import Any
+
+import numpy as np
+
+LARGEST = 2**17  # bytes of a request
+MOST_FILES = 64  # of a request
+
+Told = dict[str, Any]
+
+
+def serve(connection: int) -> Told | None:
+    """Fork a process for each request; return in each of them what it is told, and None at the end."""
+    importlib.import_module("senju.backends.processes.main")  # which takes seconds
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with socket.socket(fileno=connection) as parent:
+        return _serve(parent)
+
+
+def _serve(parent: socket.socket) -> Told | None:
+    statuses: dict[int, int] = {}  # where each child's status goes, by the child's pidfd
+    while True:
+        ready = _wait_for([parent.fileno(), *statuses])
+        for child in ready & statuses.keys():
+            _tell_end(child, statuses.pop(child))
+        if parent.fileno() not in ready:
+            continue
+        request, files, _, _ = socket.recv_fds(parent, LARGEST, MOST_FILES)
+        if not request:  # the parent is gone, or needs nobody any more
+            return None
+        told = _bear(parent, json.loads(request), files, statuses)
+        if told is not None:
+            return told
+
+
+def _wait_for(numbers: list[int]) -> set[int]:
+    """Those that have something to say."""
+    poll = select.poll()
+    for number in numbers:
+        poll.register(number, select.POLLIN)
+    return {number for number, _ in poll.poll()}
+
+
+def _tell_end(child: int, status: int) -> None:
+    """Take a child's end, and pass on how it ended."""
+    found = os.waitid(os.P_PIDFD, child, os.WEXITED)
+    assert found is not None
+    code = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+    with contextlib.suppress(BrokenPipeError):  # nobody wants to know
+        os.write(status, array.array("i", [code]).tobytes())
+    os.close(status)
+    os.close(child)
+
+
+def _bear(parent: socket.socket, told: Told, files: list[int], statuses: dict[int, int]) -> Told | None:
+    """Fork; return what it is told in the child, and None in the nursery."""
+    status, output, *theirs = files
+    module, _, _ = told["entry"].partition(":")
+    importlib.import_module(module)  # of senju's, and of use to the next of its kind
+    gc.collect()
+    gc.freeze()  # pages that are not written to stay shared
+    try:
+        pid = os.fork()
+    except OSError as error:
+        parent.send(json.dumps({"errno": error.errno, "error": error.strerror}).encode())
+        for number in files:
+            os.close(number)
+        return None
+    if pid == 0:
+        for number in (status, parent.detach(), *statuses, *statuses.values()):
+            os.close(number)
+        return _begin(told, output, theirs)
+    child = os.pidfd_open(pid)
+    socket.send_fds(parent, [json.dumps({"pid": pid}).encode()], [child])
+    for number in (output, *theirs):
+        os.close(number)
+    statuses[child] = status
+    return None
+
+
+def _begin(told: Told, output: int, files: list[int]) -> Told:
+    """Become a process like one that was spawned."""
+    os.setpgid(0, 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+    os.chdir(told["folder"])
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    np.random.seed()  # not every child the same; `random` sees to that itself
+    connection, lifeline, *descriptors = files
+    return told | {"connection": connection, "lifeline": lifeline, "descriptors": descriptors}
