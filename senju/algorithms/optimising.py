@@ -72,3 +72,8 @@ def refuse_divergence(version: int, metrics: Mapping[str, float]) -> None:
             f"update {version}: {', '.join(wrong)} not finite: training has diverged; "
             "try a smaller learning_rate or max_gradient_norm"
         )
+
+
+def load_optimizers() -> None:
+    """Load what torch loads when it first makes an optimizer, which takes a second."""
+    torch.optim.Adam([torch.zeros(1)])

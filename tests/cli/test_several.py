@@ -268,7 +268,7 @@ def test_nothing_is_left_running_when_the_parent_is_killed(
     process = start_senju("train", "tic_tac_toe", *options)
     wait_until(lambda: all(has_updates(tmp_path / f"several/agent_{n}") for n in (1, 2)), process)
     everybody = children(process)
-    assert len(everybody) == 4  # each agent with its worker
+    assert len(everybody) == 6  # each agent with its worker, and the nursery that this comes from
     process.kill()
     process.wait()
     _, alive = psutil.wait_procs(everybody, timeout=10)

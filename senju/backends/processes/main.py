@@ -9,6 +9,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
 from senju.backends.arena import map_shared
@@ -17,6 +18,7 @@ from senju.backends.building import new_acting_models
 from senju.backends.messages import send
 from senju.backends.script import forbid_training, import_script
 from senju.backends.worker import Worker, describe_failure, serve
+from senju.kernels import random_word
 from senju.memory import keep_freed_memory
 
 STACK_SIGNAL = signal.SIGUSR1  # asks a worker to print where it is
@@ -24,6 +26,11 @@ STACK_SIGNAL = signal.SIGUSR1  # asks a worker to print where it is
 
 T = TypeVar("T")
 Told = dict[str, Any]  # the start message
+
+
+def preload() -> None:
+    """Load what every compiled function needs, which takes half a second."""
+    random_word(np.uint64(0), 0, 0, 0, 0)
 
 
 def work(index: int, connection: int, memory: int) -> bool:

@@ -36,6 +36,8 @@ ONE_MATH_THREAD = dict.fromkeys(
 _BOOT = str(Path(boot.__file__).resolve())
 _PATIENCE = 60.0  # seconds for the nursery to load everything
 CAN_FORK = hasattr(os, "pidfd_open") and hasattr(socket, "SOCK_SEQPACKET")
+_PASSING = ("PYTEST_", "TORCHINDUCTOR_", "TRITON_")
+_LIMITS = [name for name in dir(resource) if name.startswith("RLIMIT_")]
 _UNKNOWN_END = -signal.SIGKILL  # of a process whose nursery is lost
 
 
@@ -151,7 +153,8 @@ class Nursery:
             status, theirs = os.pipe()
             ours.callback(os.close, status)
             try:
-                request = json.dumps(told | {"folder": os.getcwd()}).encode()
+                now = {"folder": os.getcwd(), "environment": environment(is_passing=True)}
+                request = json.dumps(told | now).encode()
                 socket.send_fds(self._connection, [request], [theirs, output, *files])
             finally:
                 os.close(theirs)
@@ -173,14 +176,16 @@ class Nursery:
         self._process.wait()
 
 
+def environment(is_passing: bool) -> dict[str, str]:
+    """Variables that programs set while they run and nothing reads when it is loaded, or all others."""
+    return {name: value for name, value in os.environ.items() if name.startswith(_PASSING) == is_passing}
+
+
 def inheritance() -> tuple[object, ...]:
     """What a process of ours inherits besides files, as far as it may matter."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    limits = [
-        resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")
-    ]
+    limits = [resource.getrlimit(getattr(resource, name)) for name in _LIMITS]
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-    return sys.executable, import_path(), environment, limits, cores, os.nice(0)
+    return sys.executable, import_path(), environment(is_passing=False), limits, cores, os.nice(0)
 
 
 class _Shared:

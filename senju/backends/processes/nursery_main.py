@@ -18,6 +18,7 @@ import numpy as np
 
 LARGEST = 2**17  # bytes of a request
 MOST_FILES = 64  # of a request
+_loaded: set[str] = set()  # modules of entries
 
 Told = dict[str, Any]
 
@@ -65,13 +66,22 @@ def _tell_end(child: int, status: int) -> None:
     os.close(child)
 
 
+def _load(entry: str) -> None:
+    """Load what a process of this kind will need, for it and the next of its kind."""
+    module = importlib.import_module(entry.partition(":")[0])
+    if module.__name__ in _loaded:
+        return
+    _loaded.add(module.__name__)
+    if hasattr(module, "preload"):
+        module.preload()
+    gc.collect()
+    gc.freeze()  # pages that are not written to stay shared
+
+
 def _bear(parent: socket.socket, told: Told, files: list[int], statuses: dict[int, int]) -> Told | None:
     """Fork; return what it is told in the child, and None in the nursery."""
     status, output, *theirs = files
-    module, _, _ = told["entry"].partition(":")
-    importlib.import_module(module)  # of senju's, and of use to the next of its kind
-    gc.collect()
-    gc.freeze()  # pages that are not written to stay shared
+    _load(told["entry"])
     try:
         pid = os.fork()
     except OSError as error:
@@ -98,6 +108,7 @@ def _begin(told: Told, output: int, files: list[int]) -> Told:
     os.dup2(output, 2)
     os.close(output)
     os.chdir(told["folder"])
+    os.environ.update(told["environment"])
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     np.random.seed()  # not every child the same; `random` sees to that itself
     connection, lifeline, *descriptors = files

@@ -4,6 +4,7 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
+from senju.algorithms.optimising import load_optimizers
 from senju.backends.processes.main import Told, prepare_for_work, run
 from senju.errors import SenjuError, WorkerError
 from senju.training.environments.block import Block, bundle, unbundle
@@ -15,6 +16,8 @@ from senju.training.environments.factory import WorldFactory
 from senju.training.environments.generators import Purpose, seed_of, set_generators
 from senju.training.environments.learners import Learners
 from senju.training.environments.tasks import Episode, Learnt, Lesson, Played, Published, Result
+
+preload = load_optimizers  # which the nursery calls
 
 
 def work(index: int, connection: int, descriptor: int) -> bool:

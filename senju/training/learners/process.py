@@ -10,6 +10,7 @@ import numpy as np
 
 from senju.algorithms import ALGORITHMS
 from senju.algorithms.independent import SeatSettings
+from senju.algorithms.optimising import load_optimizers
 from senju.backends.arena import map_shared
 from senju.backends.processes.hand import SpawnedHand
 from senju.backends.processes.main import Told, prepare_for_work, run
@@ -21,6 +22,7 @@ from senju.training.learners.bench import Bench, serve
 from senju.training.learners.memory import LearnerMemory, RingPlace, Room, find_ring, map_ring
 
 ENTRY = f"{__name__}:work"
+preload = load_optimizers  # which the nursery calls
 
 
 def hire_process(index: int, rings: int, states: int, sockets: tuple[str, ...], told: bytes) -> SpawnedHand:
