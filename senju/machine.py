@@ -86,7 +86,7 @@ def memory_available() -> int:
 
 
 def private_bytes(pid: int | None) -> int:
-    """Memory of a process that it shares with no other; 0 where there is no such process."""
+    """Memory of a process that no file backs, be it shared with the nursery; 0 where there is none."""
     if pid is None:
         return 0
     try:

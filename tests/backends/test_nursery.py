@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -94,6 +95,22 @@ def test_lost_nursery_costs_nothing_but_its_time(caplog: pytest.LogCaptureFixtur
         orphan.kill()
         assert orphan.wait().startswith("was killed by signal 9")
     assert not is_alive(orphan.pid or 0)
+
+
+def test_interrupted_request_is_not_taken_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with born():
+        before = nursery_pid()
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "recv_fds", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            SpawnedHand(0, "tests.backends.nursery_entries:tell", [], (), b"{}")
+    assert not is_alive(before)
+    with born() as (hand, told):
+        assert isinstance(hand._process, Forked)
+        assert told["pid"] == hand.pid
 
 
 def test_nursery_ends_with_the_last_that_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from senju.games.game import Game
 from senju.machine import memory_available
 from senju.models import MODELS
 
-WORKER_BYTES = 250 * 2**20  # private memory of a worker with a small model: 190 MiB were measured
+WORKER_BYTES = 250 * 2**20  # of a spawned worker with a small model: 190 MiB; of a forked one: 35
 
 
 class Processes(Pool):

@@ -35,10 +35,21 @@ ONE_MATH_THREAD = dict.fromkeys(
 )
 _BOOT = str(Path(boot.__file__).resolve())
 _PATIENCE = 60.0  # seconds for the nursery to load everything
-CAN_FORK = hasattr(os, "pidfd_open") and hasattr(socket, "SOCK_SEQPACKET")
 _PASSING = ("PYTEST_", "TORCHINDUCTOR_", "TRITON_")
 _LIMITS = [name for name in dir(resource) if name.startswith("RLIMIT_")]
 _UNKNOWN_END = -signal.SIGKILL  # of a process whose nursery is lost
+
+
+def _has_handles() -> bool:
+    """Whether this system has handles for processes, and lets us use them."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        return False
+    return True
+
+
+CAN_FORK = _has_handles()
 
 
 def import_path() -> list[str]:
@@ -138,6 +149,7 @@ class Nursery:
 
     def __init__(self) -> None:
         self.inherited = inheritance()
+        self.is_sound = True  # not in the middle of a request
         with contextlib.ExitStack() as ours:
             self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.callback(self._connection.close)
@@ -155,12 +167,14 @@ class Nursery:
             try:
                 now = {"folder": os.getcwd(), "environment": environment(is_passing=True)}
                 request = json.dumps(told | now).encode()
+                self.is_sound = False
                 socket.send_fds(self._connection, [request], [theirs, output, *files])
             finally:
                 os.close(theirs)
             answer, handles, _, _ = socket.recv_fds(self._connection, 4096, 1)
             if not answer:
                 raise EOFError("the nursery is lost")
+            self.is_sound = True
             found = json.loads(answer)
             if "error" in found:
                 raise OSError(found["errno"], found["error"])
@@ -241,10 +255,14 @@ def bear(told: dict[str, Any], files: Sequence[int], output: int) -> Child:
 
 def _fork(told: dict[str, Any], files: Sequence[int], output: int) -> Forked | None:
     """None where the nursery cannot be used."""
+    nursery = _shared.open()
+    if nursery.inherited != inheritance():
+        return None
     try:
-        nursery = _shared.open()
-        return nursery.bear(told, files, output) if nursery.inherited == inheritance() else None
+        return nursery.bear(told, files, output)
     except (EOFError, ConnectionError, TimeoutError) as error:
         logger.warning("the process of which others are forked is lost (%s); this one is spawned", error)
-        _shared.close()
         return None
+    finally:
+        if not nursery.is_sound:  # be it by Ctrl-C: the next answer would be to this request
+            _shared.close()
