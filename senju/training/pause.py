@@ -1,5 +1,6 @@
 """Pausing: the training loop stands between two updates until it may go on, or until it is to stop."""
 
+import contextlib
 import socket
 import threading
 
@@ -35,7 +36,8 @@ class PauseGate:
             self._is_closed = False
             self._changed.notify_all()
             if self._wake is not None:
-                self._wake.send(b".")
+                with contextlib.suppress(BlockingIOError):  # so much lies there that it will wake
+                    self._wake.send(b".")
 
     def pass_through(self, stop: StopRequest) -> None:
         """Wait while the gate is closed. A requested stop opens it: what ends need not pause."""
@@ -43,6 +45,7 @@ class PauseGate:
             return
         told, tell = socket.socketpair()
         with told, tell:
+            tell.setblocking(False)
             try:
                 while self._must_wait(stop, tell):
                     stop.wait(told)

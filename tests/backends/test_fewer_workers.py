@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from senju.backends.processes import nursery
 from tests.backends.common import (
     PLAN,
     gather_events,
@@ -68,6 +69,7 @@ def test_machine_that_can_start_no_process_plays_in_this_one(
         executable.write_text(f"#!/bin/sh\n{command}\n")
         executable.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(executable))
+    monkeypatch.setattr(nursery, "_PATIENCE", 1.0)
     with started(PLAN, "processes", num_workers=2, start_timeout=0.1, worker_timeout=1) as backend:
         assert play(backend, PLAN, 3) == oracle(PLAN, 3)
         events = backend.take_events()

@@ -84,6 +84,19 @@ def test_gate_closed_again_at_once_never_says_the_loop_stands_while_it_runs(
         gate.open()
 
 
+def test_gate_opened_and_closed_faster_than_the_loop_can_see_never_holds_anybody(
+    gate: PauseGate, loop: Loop
+) -> None:
+    gate.close()
+    assert gate.wait_until_reached(SECONDS)
+    for _ in range(1000):  # more than what a socket takes
+        gate.open()
+        gate.close()
+    gate.open()
+    loop.has_updated.clear()
+    assert loop.has_updated.wait(SECONDS)
+
+
 def test_loop_that_is_elsewhere_is_not_waited_for_longer_than_asked(gate: PauseGate) -> None:
     gate.close()
     assert not gate.wait_until_reached(0.01)

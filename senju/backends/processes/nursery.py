@@ -150,6 +150,7 @@ class Nursery:
     def __init__(self) -> None:
         self.inherited = inheritance()
         self.is_sound = True  # not in the middle of a request
+        self.num_born = 0
         with contextlib.ExitStack() as ours:
             self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.callback(self._connection.close)
@@ -181,6 +182,7 @@ class Nursery:
             if not handles:  # the process ends with its lifeline
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             ours.pop_all()
+        self.num_born += 1
         return Forked(found["pid"], handles[0], status)
 
     def close(self) -> None:
@@ -209,6 +211,7 @@ class _Shared:
         self.lock = threading.Lock()
         self.num_keepers = 0
         self.nursery: Nursery | None = None
+        self.is_useless = False  # it was tried, and came to nothing
 
     def open(self) -> Nursery:
         if self.nursery is None:
@@ -244,12 +247,14 @@ class Kept:
             _shared.num_keepers -= 1
             if not _shared.num_keepers:
                 _shared.close()
+                _shared.is_useless = False
 
 
 def bear(told: dict[str, Any], files: Sequence[int], output: int) -> Child:
     """A process of ours: `files` are its connection, its lifeline and its descriptors, in this order."""
     with _shared.lock:
-        child = _fork(told, files, output) if _shared.num_keepers and CAN_FORK else None
+        can_fork = CAN_FORK and _shared.num_keepers and not _shared.is_useless
+        child = _fork(told, files, output) if can_fork else None
     return child or Spawned(told, files, output)
 
 
@@ -262,6 +267,7 @@ def _fork(told: dict[str, Any], files: Sequence[int], output: int) -> Forked | N
         return nursery.bear(told, files, output)
     except (EOFError, ConnectionError, TimeoutError) as error:
         logger.warning("the process of which others are forked is lost (%s); this one is spawned", error)
+        _shared.is_useless = not nursery.num_born  # or every one would wait for another that fails
         return None
     finally:
         if not nursery.is_sound:  # be it by Ctrl-C: the next answer would be to this request
