@@ -47,7 +47,8 @@ def belongings(temporary: Path) -> Belongings:
 def _children() -> Iterator[str]:
     for child in psutil.Process().children(recursive=True):
         try:
-            yield f"process {child.pid} ({child.name()}, {child.status()})"
+            ended = ", ended and not waited for" * (child.status() == psutil.STATUS_ZOMBIE)
+            yield f"process {child.pid} ({child.name()}{ended})"
         except psutil.NoSuchProcess:  # ended while we looked
             continue
 
