@@ -38,7 +38,7 @@ ENVIRONMENT = {"COLUMNS": "200", "OMP_NUM_THREADS": "1"}  # wide, so that tables
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever is tried on worker processes is slow: each takes two seconds to start."""
+    """Whatever is tried on worker processes is slow: what they come from takes seconds to start."""
     for item in items:
         if "processes" in getattr(getattr(item, "callspec", None), "params", {}).values():
             item.add_marker(pytest.mark.slow)

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from senju.backends.processes import nursery
-from senju.backends.processes.hand import SpawnedHand
+from senju.backends.processes.hand import ChildHand
 from senju.backends.processes.nursery import Forked, Kept, Spawned
 from tests.backends.common import is_alive
 
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.slow
 
 
 @contextmanager
-def born(index: int = 0, descriptors: tuple[int, ...] = ()) -> Iterator[tuple[SpawnedHand, dict[str, Any]]]:
+def born(index: int = 0, descriptors: tuple[int, ...] = ()) -> Iterator[tuple[ChildHand, dict[str, Any]]]:
     """A process, and what it tells of itself."""
-    hand = SpawnedHand(index, "tests.backends.nursery_entries:tell", descriptors, (), b"{}")
+    hand = ChildHand(index, "tests.backends.nursery_entries:tell", descriptors, (), b"{}")
     try:
         yield hand, hand.connection.recv()
     finally:
@@ -80,6 +80,21 @@ def test_where_the_environment_has_changed_processes_are_spawned(monkeypatch: py
         assert told["variable"] == "1"
 
 
+def test_folder_that_was_removed_is_no_reason_to_have_no_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "removed"
+    folder.mkdir()
+    with monkeypatch.context() as patch:
+        patch.chdir(folder)
+        folder.rmdir()
+        hand = ChildHand(0, "tests.backends.nursery_entries:tell", [], (), b"{}")
+        assert isinstance(hand._process, Spawned)
+        hand.kill()
+        hand.wait()
+        hand.close()
+
+
 def test_lost_nursery_costs_nothing_but_its_time(caplog: pytest.LogCaptureFixture) -> None:
     with born() as (orphan, _):
         lost = psutil.Process(nursery_pid())
@@ -106,7 +121,7 @@ def test_interrupted_request_is_not_taken_for_the_next(monkeypatch: pytest.Monke
     with monkeypatch.context() as patch:
         patch.setattr(socket, "recv_fds", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            SpawnedHand(0, "tests.backends.nursery_entries:tell", [], (), b"{}")
+            ChildHand(0, "tests.backends.nursery_entries:tell", [], (), b"{}")
     assert not is_alive(before)
     with born() as (hand, told):
         assert isinstance(hand._process, Forked)

@@ -22,7 +22,7 @@ WORKER_BYTES = 250 * 2**20  # of a spawned worker with a small model: 190 MiB; o
 
 
 class Processes(Pool):
-    """Workers are spawned processes; they share rollouts, states and weights in anonymous memory."""
+    """Workers are processes of their own; they share rollouts, states and weights in anonymous memory."""
 
     name = "processes"
     _kept: Kept | None = None

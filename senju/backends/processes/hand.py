@@ -25,7 +25,7 @@ def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[i
     return read, write
 
 
-class SpawnedHand(Hand):
+class ChildHand(Hand):
     """A process of ours: its connection, its lifeline, and what it prints.
 
     `entry` (package.module:function) is called there with the index, the connection's number and the
@@ -97,8 +97,8 @@ class SpawnedHand(Hand):
             os.close(self.output)
 
 
-class ProcessHand(SpawnedHand):
-    """A spawned worker, which plays rollouts in the arena's memory."""
+class ProcessHand(ChildHand):
+    """A worker, which plays rollouts in the arena's memory."""
 
     def __init__(self, index: int, memory: int, sockets: tuple[str, ...], start_message: bytes) -> None:
         super().__init__(index, "senju.backends.processes.main:work", [memory], sockets, start_message)

@@ -166,8 +166,7 @@ class Nursery:
             status, theirs = os.pipe()
             ours.callback(os.close, status)
             try:
-                now = {"folder": os.getcwd(), "environment": environment(is_passing=True)}
-                request = json.dumps(told | now).encode()
+                request = json.dumps(told | {"environment": environment(is_passing=True)}).encode()
                 self.is_sound = False
                 socket.send_fds(self._connection, [request], [theirs, output, *files])
             finally:
@@ -261,10 +260,14 @@ def bear(told: dict[str, Any], files: Sequence[int], output: int) -> Child:
 def _fork(told: dict[str, Any], files: Sequence[int], output: int) -> Forked | None:
     """None where the nursery cannot be used."""
     nursery = _shared.open()
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError:  # it was removed; a spawned process can stay in it
+        return None
     if nursery.inherited != inheritance():
         return None
     try:
-        return nursery.bear(told, files, output)
+        return nursery.bear(told | {"folder": folder}, files, output)
     except (EOFError, ConnectionError, TimeoutError) as error:
         logger.warning("the process of which others are forked is lost (%s); this one is spawned", error)
         _shared.is_useless = not nursery.num_born  # or every one would wait for another that fails

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any
 
 from senju import errors
-from senju.backends.processes.hand import SpawnedHand
+from senju.backends.processes.hand import ChildHand
 from senju.backends.processes.nursery import Kept
 from senju.errors import SenjuError, WorkerError
 from senju.machine import memory_available
@@ -36,7 +36,7 @@ class Member:
     """A process and what it is doing."""
 
     index: int
-    hand: SpawnedHand
+    hand: ChildHand
     channel: Channel
     deadline: float
     is_ready: bool = False
@@ -119,7 +119,7 @@ class Processes(Station, ABC):
     def _new_member(self, index: int) -> Member:
         ours, theirs = Channel.pair(passed_on=("acting",))
         try:
-            hand = SpawnedHand(index, _ENTRY, [theirs.fileno()], (), self._start.message(self.role))
+            hand = ChildHand(index, _ENTRY, [theirs.fileno()], (), self._start.message(self.role))
         except BaseException:
             ours.close()
             raise

@@ -12,7 +12,7 @@ from senju.algorithms import ALGORITHMS
 from senju.algorithms.independent import SeatSettings
 from senju.algorithms.optimising import load_optimizers
 from senju.backends.arena import map_shared
-from senju.backends.processes.hand import SpawnedHand
+from senju.backends.processes.hand import ChildHand
 from senju.backends.processes.main import Told, prepare_for_work, run
 from senju.backends.script import find_importable
 from senju.collect.slots import Ring
@@ -25,9 +25,9 @@ ENTRY = f"{__name__}:work"
 preload = load_optimizers  # which the nursery calls
 
 
-def hire_process(index: int, rings: int, states: int, sockets: tuple[str, ...], told: bytes) -> SpawnedHand:
+def hire_process(index: int, rings: int, states: int, sockets: tuple[str, ...], told: bytes) -> ChildHand:
     """Start a learner process; it shares the memory behind the two descriptors."""
-    return SpawnedHand(index, ENTRY, [rings, states], sockets, told)
+    return ChildHand(index, ENTRY, [rings, states], sockets, told)
 
 
 def describe_start(

@@ -3,7 +3,6 @@
 import itertools
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -14,19 +13,7 @@ from torch import nn
 
 from senju.training.environments.snapshot import Snapshot
 from senju.training.environments.writing_down import write_down
-
-
-@dataclass(slots=True)
-class Slotted:
-    value: int
-    more: list[int] = field(default_factory=list)
-
-
-class Holder:
-    """Something with attributes."""
-
-    def __init__(self, **attributes: Any) -> None:
-        self.__dict__.update(attributes)
+from tests.training.environments.things import Holder, Slotted
 
 
 def counting() -> Any:

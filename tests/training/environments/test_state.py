@@ -4,7 +4,6 @@ import os
 import random
 from argparse import Namespace
 from collections import OrderedDict, defaultdict, deque
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,24 +18,12 @@ from senju.training.environments.conductor import keep_interval
 from senju.training.environments.putting_back import put_into
 from senju.training.environments.tasks import Learnt
 from senju.training.environments.writing_down import write_down
+from tests.training.environments.things import Holder, Slotted
 
 
 class Experience(NamedTuple):
     state: Any
     reward: float
-
-
-@dataclass(slots=True)
-class Slotted:
-    value: int
-    more: list[int] = field(default_factory=list)
-
-
-class Holder:
-    """Something with attributes, as the factory makes it."""
-
-    def __init__(self, **attributes: Any) -> None:
-        self.__dict__.update(attributes)
 
 
 def same_bytes(one: object, other: object) -> bool:

@@ -18,7 +18,7 @@ import pytest
 
 from senju.algorithms.independent import OneByOne
 from senju.backends.processes import hand
-from senju.backends.processes.hand import SpawnedHand
+from senju.backends.processes.hand import ChildHand
 from senju.errors import ModelError, WorkerError
 from senju.training.learners import LearnerProcesses, processes
 from tests.backends.common import is_alive, wait_until
@@ -91,7 +91,7 @@ def test_where_one_of_four_processes_cannot_be_had_three_learn_as_one_by_one(
 ) -> None:
     hire = processes.hire_process
 
-    def hire_all_but_one(index: int, *rest: Any) -> SpawnedHand:
+    def hire_all_but_one(index: int, *rest: Any) -> ChildHand:
         if index == 2:
             raise OSError("Too many open files")
         return hire(index, *rest)
