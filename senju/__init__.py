@@ -1,10 +1,10 @@
 """senju trains game-playing agents with many hands at once."""
 
 import importlib
-from typing import TYPE_CHECKING
 
 from senju.version import __version__
 
+TYPE_CHECKING = False  # as in `typing`, whose import would be most of the time that this module takes
 if TYPE_CHECKING:
     from senju.errors import SenjuError
     from senju.games import GAMES, make_game

@@ -1,17 +1,22 @@
 """Settings: one frozen pydantic model per part, filled by YAML, command line or Python alike."""
 
 import difflib
-import re
+import reprlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from senju.errors import ConfigError
+from senju.safe_yaml import MOST_DEPTH, load_yaml, read_bounded
 
 Settings = dict[str, Any]
+
+MOST_SECONDS = 10**6  # of a timeout; poll() takes no more than 2**31 milliseconds
+_MOST_PROBLEMS = 10  # that one message names
+_MOST_BITS = 1000  # of a number that a message shows
 
 
 class Part(BaseModel):
@@ -19,8 +24,31 @@ class Part(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
+    @field_validator("*")
+    @classmethod
+    def _fits_64_bits(cls, value: Any) -> Any:
+        """No number is larger than what arrays, files and other processes take."""
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ValueError("Input should be a number of at most 64 bits")
+        return value
+
 
 PartT = TypeVar("PartT", bound=Part)
+
+
+class _Shown(reprlib.Repr):
+    """Values in messages: cut where they are long or deep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = 200
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = self.maxfrozenset = 20
+
+    def repr_int(self, x: int, level: int) -> str:  # Python writes no number of over 4,300 digits
+        return repr(x) if x.bit_length() <= _MOST_BITS else f"a number of {x.bit_length()} bits"
+
+
+shown = _Shown().repr  # a value in a message
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -41,8 +69,10 @@ def validated(part: type[PartT], settings: Mapping[str, Any], where: str = "") -
     try:
         return part.model_validate(dict(settings))
     except ValidationError as error:
-        problems = [_explain(part, problem, where) for problem in error.errors()]
-        raise ConfigError("; ".join(problems)) from None
+        found = error.errors()
+        problems = [_explain(part, problem, where) for problem in found[:_MOST_PROBLEMS]]
+        more = [f"and {len(found) - len(problems)} more"] if len(found) > len(problems) else []
+        raise ConfigError("; ".join(problems + more)) from None
 
 
 def _explain(part: type[Part], problem: Any, where: str) -> str:
@@ -57,7 +87,7 @@ def _explain(part: type[Part], problem: Any, where: str) -> str:
     if isinstance(inner, ConfigError):  # raised by one of our own validators: says it all
         return str(inner)
     message = problem["msg"].removeprefix("Value error, ")
-    return f"{key}={problem['input']!r}: {message[0].lower()}{message[1:]}"
+    return f"{key}={shown(problem['input'])}: {message[0].lower()}{message[1:]}"
 
 
 def _fields_at(part: type[Part], location: list[str]) -> Iterable[str]:
@@ -70,23 +100,16 @@ def _fields_at(part: type[Part], location: list[str]) -> Iterable[str]:
     return inner.model_fields if isinstance(inner, type) and issubclass(inner, Part) else []
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML that reads 1e6 and 3e-4 as numbers; YAML 1.1 takes them for text."""
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
-
-
 def read_yaml(path: Path) -> Settings:
     """The settings in a YAML file."""
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        content = load_yaml(read_bounded(path))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid YAML: {error}") from None
+        raise ConfigError(f"{path} is not valid YAML for settings: {error}") from None
+    except ValueError as error:  # of a path with a NUL
+        raise ConfigError(f"cannot read {str(path)!r}: {error}") from None
     if content is None:
         return {}
     if not isinstance(content, dict):
@@ -102,8 +125,8 @@ def parse_assignment(text: str) -> Settings:
     """
     path, equals, value = text.partition("=")
     keys = [key.strip() for key in path.split(".")]
-    if not equals or not all(keys):
-        raise ConfigError(f"cannot read the setting {text!r}; write part.key=value")
+    if not equals or not all(keys) or len(keys) > MOST_DEPTH or not path.isprintable():
+        raise ConfigError(f"cannot read the setting {shown(text)}; write part.key=value")
     settings: Any = _parse_value(value, text)
     for key in reversed(keys):
         settings = {key: settings}
@@ -112,9 +135,9 @@ def parse_assignment(text: str) -> Settings:
 
 def _parse_value(value: str, whole: str) -> Any:
     try:
-        return yaml.load(value, _Loader)
-    except yaml.YAMLError:
-        raise ConfigError(f"cannot read the value in {whole!r}") from None
+        return load_yaml(value)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"cannot read the value in {shown(whole)}: {error}") from None
 
 
 def merged(*layers: Mapping[str, Any]) -> Settings:
@@ -127,15 +150,22 @@ def merged(*layers: Mapping[str, Any]) -> Settings:
     >>> merged({"model": "mlp"}, {"model": {"hidden": [64]}})
     {'model': {'name': 'mlp', 'hidden': [64]}}
     """
+    return _merged(layers, 1)
+
+
+def _merged(layers: Iterable[Mapping[str, Any]], depth: int) -> Settings:
+    if depth > 2 * MOST_DEPTH:  # a path and the value that is set there
+        raise ConfigError(f"settings are nested more than {2 * MOST_DEPTH} levels deep, or hold themselves")
     result: Settings = {}
     for layer in layers:
         for key, value in layer.items():
-            name = str(key)  # YAML and Python may number seats, a path on the command line cannot
-            result[name] = _laid_over(result.get(name), value)
+            # YAML and Python may number seats, a path on the command line cannot
+            name = str(key) if isinstance(key, str) else shown(key)
+            result[name] = _laid_over(result.get(name), value, depth)
     return result
 
 
-def _laid_over(below: Any, value: Any) -> Any:
+def _laid_over(below: Any, value: Any, depth: int) -> Any:
     if isinstance(below, str) and isinstance(value, Mapping):
         below = {"name": below}
     if isinstance(value, str) and isinstance(below, dict):
@@ -143,6 +173,6 @@ def _laid_over(below: Any, value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     if not isinstance(below, dict):
-        return merged(value)
+        return _merged([value], depth + 1)
     is_renamed = "name" in value and "name" in below and value["name"] != below["name"]
-    return merged(value) if is_renamed else merged(below, value)
+    return _merged([value] if is_renamed else [below, value], depth + 1)

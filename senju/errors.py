@@ -41,6 +41,10 @@ class RunFolderError(SenjuError, RuntimeError):
     """A run folder exists already, is not one, or cannot be written."""
 
 
+class TrustError(SenjuError, RuntimeError):
+    """A run or another file names code that is not installed, and the user has not agreed to load it."""
+
+
 class WorkerError(SenjuError, RuntimeError):
     """Workers failed in a way that cannot be healed; says which, where, and how to reproduce it."""
 
@@ -51,3 +55,7 @@ class ControlError(SenjuError, RuntimeError):
 
 class OpponentError(SenjuError, RuntimeError):
     """An opponent raises, or answers with something that is no legal move."""
+
+
+class OutputError(SenjuError, RuntimeError):
+    """Standard output cannot be written, for example because the disk is full."""

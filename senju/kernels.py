@@ -37,17 +37,24 @@ _SIX, _LOW6 = np.uint64(6), np.uint64(63)
 
 
 def kernel_cache_folder() -> Path:
-    """Where compiled code is kept: `SENJU_CACHE` or `~/.cache/senju`, keyed by this file's bytes."""
-    root = Path(os.environ.get("SENJU_CACHE") or Path.home() / ".cache" / "senju")
+    """Where compiled code is kept: in `cache_root`, keyed by this file's bytes."""
     key = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
     checked = "-boundscheck" if numba_config.BOUNDSCHECK else ""
-    return root / f"kernels-{key}{checked}"
+    return cache_root() / f"kernels-{key}{checked}"
+
+
+def cache_root() -> Path:
+    """`SENJU_CACHE` or `~/.cache/senju`; FileNotFoundError where this user has no home folder."""
+    root = os.environ.get("SENJU_CACHE") or os.path.expanduser("~/.cache/senju")
+    if root.startswith("~/"):
+        raise FileNotFoundError(errno.ENOENT, "no home folder is known; set HOME or SENJU_CACHE", root)
+    return Path(root)
 
 
 def usable_cache_folder() -> str | None:
     """That folder, made if need be; None, with a warning, where it cannot be written."""
-    folder = kernel_cache_folder()
     try:
+        folder = kernel_cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
@@ -58,6 +65,9 @@ def usable_cache_folder() -> str | None:
 
 
 _CACHE_FOLDER = usable_cache_folder()
+if _CACHE_FOLDER is not None:
+    # torch makes this folder for the first optimizer, by default in the temporary folder, and leaves it there
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_root() / "torch"))
 _PACKAGE = Path(__file__).resolve().parent
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import torch
@@ -15,6 +16,7 @@ import torch
 CGROUP = Path("/sys/fs/cgroup")
 SHARED_MEMORY = Path("/dev/shm")
 SYSTEM = Path("/proc")
+NO_LIMIT = 2**62  # bytes, where none is known
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,11 @@ class Machine:
     processor: str
     cores: int
     core_limit: float  # what a container's quota allows; `cores` where there is none
-    memory_bytes: int  # the least of what is free and what a container allows
+    memory_bytes: int | None  # the least of what is free and what a container allows; None where not known
     shared_memory_bytes: int | None  # None where there is no such file system
-    disk_free_bytes: int
+    disk_free_bytes: int | None  # None where not known
     torch_threads: int
-    busy_cores: float  # what other programs used while we looked
+    busy_cores: float | None  # what other programs used while we looked; None where not known
     gpus: tuple[str, ...]
 
 
@@ -66,14 +68,14 @@ def math_threads(count: int) -> Iterator[None]:
 
 def inspect_machine(folder: Path = Path()) -> Machine:
     """Look at this machine; `folder` is where runs would be kept."""
-    cores = _affinity()
+    cores, memory = _affinity(), memory_available()
     return Machine(
         processor=processor_name(),
         cores=cores,
         core_limit=min(float(cores), _core_quota()),
-        memory_bytes=memory_available(),
-        shared_memory_bytes=shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else None,
-        disk_free_bytes=shutil.disk_usage(folder).free,
+        memory_bytes=memory if memory < NO_LIMIT else None,
+        shared_memory_bytes=_room(SHARED_MEMORY),
+        disk_free_bytes=_room(folder),
         torch_threads=torch.get_num_threads(),
         busy_cores=_busy_cores(),
         gpus=tuple(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())),
@@ -81,19 +83,46 @@ def inspect_machine(folder: Path = Path()) -> Machine:
 
 
 def memory_available() -> int:
-    """Bytes that can still be had: the least of what is free and what a container allows."""
-    return int(min(psutil.virtual_memory().available, _memory_left_in_container()))
+    """Bytes that can still be had: the least of what is free and what a container allows.
+
+    `NO_LIMIT` where neither is known, as without `/proc`.
+    """
+    return min(_memory_free(), _memory_left_in_container())
+
+
+def _memory_free() -> int:
+    try:
+        return int(psutil.virtual_memory().available)
+    except OSError:
+        return NO_LIMIT
 
 
 def private_bytes(pid: int | None) -> int:
-    """Memory of a process that no file backs, be it shared with the nursery; 0 where there is none."""
-    if pid is None:
-        return 0
+    """Memory of a process that no file backs, be it shared with the nursery; 0 where it is not known."""
+    memory = _memory_of(pid) if pid is not None else None
+    return int(memory.rss - getattr(memory, "shared", 0)) if memory is not None else 0
+
+
+def resident_bytes() -> int:
+    """Memory of this process; 0 where it is not known."""
+    memory = _memory_of(os.getpid())
+    return int(memory.rss) if memory is not None else 0
+
+
+def _memory_of(pid: int) -> Any:
+    """None where the process has ended, or without `/proc`."""
     try:
-        memory = psutil.Process(pid).memory_info()
-    except psutil.NoSuchProcess:
-        return 0
-    return int(memory.rss - getattr(memory, "shared", 0))
+        return psutil.Process(pid).memory_info()
+    except (psutil.Error, OSError):
+        return None
+
+
+def _room(folder: Path) -> int | None:
+    """Bytes left in a folder; None where there is no such folder."""
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None
 
 
 def count_memory_kills() -> int:
@@ -105,9 +134,12 @@ def count_memory_kills() -> int:
     return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
 
-def _busy_cores(seconds: float = 0.2) -> float:
-    """Cores in use while this process only waits."""
-    return psutil.cpu_percent(seconds) / 100 * (psutil.cpu_count() or 1)
+def _busy_cores(seconds: float = 0.2) -> float | None:
+    """Cores in use while this process only waits; None without `/proc`."""
+    try:
+        return psutil.cpu_percent(seconds) / 100 * (psutil.cpu_count() or 1)
+    except OSError:
+        return None
 
 
 def processor_name() -> str:
@@ -131,10 +163,9 @@ def _core_quota(folder: Path = CGROUP) -> float:
 
 def _memory_left_in_container(folder: Path = CGROUP) -> int:
     """Bytes left under a container's memory limit (control groups, version 2)."""
-    unlimited = 2**62
     try:
         limit = (folder / "memory.max").read_text().strip()
         used = int((folder / "memory.current").read_text())
-        return unlimited if limit == "max" else max(int(limit) - used, 0)
+        return NO_LIMIT if limit == "max" else max(int(limit) - used, 0)
     except (OSError, ValueError):
-        return unlimited
+        return NO_LIMIT

@@ -4,8 +4,9 @@ import importlib
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
-from senju.config import Part, nearest, validated
+from senju.config import Part, nearest, shown, validated
 from senju.errors import ConfigError, UnknownNameError
+from senju.trust import module_in, prepare_import
 
 T = TypeVar("T")
 
@@ -34,6 +35,8 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> type[T]:
         """The class of that name, or the one that `package.module:Class` points to."""
+        if not isinstance(name, str):
+            name = shown(name)
         if name in self._classes:
             return self._classes[name]
         if name not in self._paths and ":" not in name:
@@ -58,7 +61,7 @@ class Registry(Generic[T]):
     def configure(self, settings: Mapping[str, Any]) -> Part:
         """The part's own settings, checked by the class they name."""
         options = {key: value for key, value in settings.items() if key != "name"}
-        return validated(self.config_class(str(settings["name"])), options, self.kind)
+        return validated(self.config_class(settings["name"]), options, self.kind)
 
     def config_class(self, name: str) -> type[Part]:
         """The settings class of the named class."""
@@ -77,8 +80,9 @@ class Registry(Generic[T]):
 def import_named(kind: str, path: str) -> Any:
     """What `package.module:name` points to, or an error that says of what kind it should be."""
     module_name, _, name = path.partition(":")
-    if not all(word.isidentifier() for word in [*module_name.split("."), name]):
+    if module_in(path) is None:
         raise UnknownNameError(f"{kind} {path!r}: expected a name or package.module:Class")
+    prepare_import(module_name)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

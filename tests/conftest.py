@@ -20,6 +20,7 @@ from senju.cli import console
 from senju.cli.app import app
 from senju.config import Settings, merged
 from senju.training.run import Run
+from senju.trust import STATE_VARIABLE
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a background job; children would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -177,6 +178,14 @@ BAD_SETTINGS = {
 }
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is trusted after a test is not trusted by the user who runs it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(STATE_VARIABLE, str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def one_math_thread() -> Iterator[None]:
     """Tests share their machine: more threads would only make them wait for each other."""
@@ -289,13 +298,12 @@ def start_senju(tmp_path: Path) -> Iterator[Start]:
     def start(*arguments: object, **options: Any) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
             [str(SENJU), *map(str, arguments)],
-            cwd=tmp_path,
             env=os.environ | ENVIRONMENT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            **options,
+            **{"cwd": tmp_path, **options},
         )
         processes.append(process)
         return process

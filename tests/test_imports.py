@@ -42,13 +42,20 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 # What everybody may import, and what these modules may import themselves.
 FOUNDATION: dict[str, tuple[str, ...]] = {
     "errors": (),
+    "files": (),
     "version": (),
     "timing": (),
     "machine": (),
     "memory": (),
     "kernels": (),
-    "config": ("errors",),
-    "registry": ("config", "errors"),
+    "safe_yaml": (),
+    "divisors": (),
+    "descendants": (),
+    "usercode": ("errors",),
+    "config": ("errors", "safe_yaml"),
+    "arguments": ("config", "errors"),
+    "trust": ("errors",),
+    "registry": ("config", "errors", "trust"),
 }
 
 COMPILERS = ("compiled", "inlined")

@@ -41,7 +41,7 @@ class DQNConfig(Part):
     )
     batch_size: int = Field(256, ge=1, le=2**20, description="Decisions per gradient step.")
     replay_size: int = Field(
-        200_000, ge=1, description="Positions that are kept, rounded up to whole rollouts."
+        200_000, ge=1, le=2**50, description="Positions that are kept, rounded up to whole rollouts."
     )
     learning_starts: int = Field(
         2_000, ge=1, description="Decisions with a known outcome before the first gradient step."
@@ -285,9 +285,9 @@ class DQN(GradientLearner[Sample]):
 
     def load_state(self, state: LearnerState) -> None:
         """Go on from a saved state, with the rollouts that lie in the ring."""
-        self.version = int(state.numbers["version"])
-        self._num_turns = int(state.numbers.get("turns", self.version))  # once, each update was a turn
-        self.gradient_steps, self._owed = int(state.numbers["gradient_steps"]), float(state.numbers["owed"])
+        self.version = state.count("version")
+        self._num_turns = state.count("turns", self.version)  # once, each update was a turn
+        self.gradient_steps, self._owed = state.count("gradient_steps"), state.amount("owed")
         load_network(self.model, self.optimizer, state.tensors, self.setup.device)
         load_weights(self.target, state.tensors, "target.")
         prefix = "replay."

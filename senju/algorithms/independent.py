@@ -402,7 +402,7 @@ class Independent(Learner):
 
     def load_state(self, state: LearnerState) -> None:
         """Let every agent go on."""
-        self.version = int(state.numbers["version"])
+        self.version = state.count("version")
         self._attention.load(state.numbers["attention"])
         self._new = [[(turn, tuple(shards)) for turn, shards in new] for new in state.numbers["new"]]
         for seat, numbers in zip(self.seats, state.numbers["agents"], strict=True):

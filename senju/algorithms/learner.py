@@ -10,9 +10,12 @@ from torch import Tensor
 
 from senju.collect.slots import Ring, Rollout
 from senju.config import Part
+from senju.errors import CheckpointError
 from senju.games.game import Game, SeatView
 from senju.models.model import Model
 from senju.models.weights import Weights
+
+MOST = 2**53  # which every saved number of something is below
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,20 @@ class LearnerState:
 
     tensors: dict[str, Tensor]
     numbers: dict[str, Any]  # JSON
+
+    def count(self, name: str, default: Any = None) -> int:
+        """A saved number of something; CheckpointError where it is none."""
+        number = self.numbers.get(name, default)
+        if type(number) is not int or not 0 <= number < MOST:
+            raise CheckpointError(f"the learner's saved {name} is {str(number)[:40]}; expected 0 to {MOST}")
+        return number
+
+    def amount(self, name: str) -> float:
+        """A saved amount; CheckpointError where it is none."""
+        number = self.numbers.get(name)
+        if not isinstance(number, int | float) or not abs(number) < MOST:
+            raise CheckpointError(f"the learner's saved {name} is {str(number)[:40]}; expected a number")
+        return float(number)
 
 
 class Learner(ABC):

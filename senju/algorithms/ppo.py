@@ -207,7 +207,7 @@ class PPO(GradientLearner[Selection]):
 
     def load_state(self, state: LearnerState) -> None:
         """Go on from a saved state."""
-        self.version = int(state.numbers["version"])
+        self.version = state.count("version")
         load_network(self.model, self.optimizer, state.tensors, self.setup.device)
 
 

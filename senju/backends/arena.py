@@ -26,6 +26,7 @@ from senju.errors import ConfigError
 from senju.games.game import Game
 from senju.machine import SHARED_MEMORY, memory_available
 
+_MOST_BYTES = 2**60  # more than any machine has, and less than NumPy can count
 _ALIGNMENT = 64  # a cache line: workers must not write to each other's
 
 BEAT, FIRST_STAGE = 0, 1  # what a worker writes to its board: a counter, then seconds of each stage
@@ -40,8 +41,11 @@ class Counter:
 
     def __call__(self, shape: tuple[int, ...] | int, dtype: Any, /) -> NDArray[Any]:
         """An array that is not there."""
+        num_bytes = math.prod(shape if isinstance(shape, tuple) else (shape,)) * np.dtype(dtype).itemsize
+        if num_bytes > _MOST_BYTES:
+            require_memory(num_bytes)
         array = np.broadcast_to(np.zeros((), dtype), shape)
-        self.num_bytes += _aligned(array.nbytes)
+        self.num_bytes += _aligned(num_bytes)
         return array
 
 
@@ -80,10 +84,14 @@ class Arena:
         self.weights = SharedWeights(sizes[0] + orders, allocate)
         self.opponents = OpponentWeights(plan, sizes, allocate)
         self.boards: NDArray[np.float64] = allocate((plan.num_shards, BOARD_SIZE), np.float64)
+        counter = allocate if isinstance(allocate, Counter) else None
+        before = counter.num_bytes if counter else 0
         self._states = [
             [new_shard_state(game, rows, allocate) for _ in range(self.depth + 1)]
-            for _ in range(plan.num_shards)
+            for _ in range(1 if counter else plan.num_shards)
         ]
+        if counter:  # shards are alike, and there may be a million: one is counted so often
+            counter.num_bytes += (counter.num_bytes - before) * (plan.num_shards - 1)
         self.rings = new_rings(plan, game, allocate)
         self.num_bytes = allocate.num_bytes if isinstance(allocate, Counter) else 0
 

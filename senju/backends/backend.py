@@ -148,7 +148,7 @@ class WorkerStatus:
     rollouts: int  # finished since the start
     restarts: int
     busy_share: float  # of its time since the start
-    memory_bytes: int  # of its process; 0 for a thread
+    memory_bytes: int  # of its process; 0 for a thread, or where it is not known
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class BackendStatus:
     restarts: int
     set_aside: tuple[int, ...]  # shards that failed too often
     shared_bytes: int
-    memory_bytes: int  # of this process and its workers together
+    memory_bytes: int  # of this process and its workers together, as far as it is known
 
 
 class BackendConfig(Part):

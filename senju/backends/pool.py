@@ -4,14 +4,14 @@ import contextlib
 import dataclasses
 import logging
 import os
+import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, ParamSpec, TypeVar
 
 import numpy as np
-import psutil
 from pydantic import Field
 
 from senju.backends.arena import FIRST_STAGE, Arena
@@ -24,7 +24,7 @@ from senju.backends.building import (
     weight_block,
 )
 from senju.backends.member import Hand, State
-from senju.backends.reproduction import Reproduction
+from senju.backends.reproduction import FAILED_SHARDS, Reproduction
 from senju.backends.schedule import Schedule, Task
 from senju.backends.script import refuse_unguarded
 from senju.backends.supervisor import Patience, Supervisor
@@ -33,15 +33,17 @@ from senju.collect.rollout import STAGES
 from senju.collect.seating import Failure
 from senju.collect.shard import ShardState
 from senju.collect.slots import Ring, Rollout
-from senju.config import Part
-from senju.errors import ConfigError, ModelError, RunFolderError, WorkerError
+from senju.config import MOST_SECONDS, Part
+from senju.errors import ConfigError, ControlError, ModelError, RunFolderError, WorkerError
 from senju.games import GAMES, make_game
 from senju.games.game import Game
-from senju.machine import available_cores, private_bytes
+from senju.machine import available_cores, private_bytes, resident_bytes
 from senju.models import MODELS
 from senju.models.weights import Weights
 
 logger = logging.getLogger(__name__)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class PoolConfig(Part):
@@ -49,9 +51,14 @@ class PoolConfig(Part):
 
     num_workers: int = Field(0, ge=0, le=4096, description="Workers that play; 0: one for each core.")
     worker_timeout: float = Field(
-        60.0, gt=0, description="Seconds without a sign of life after which a worker counts as hung."
+        60.0,
+        gt=0,
+        le=MOST_SECONDS,
+        description="Seconds without a sign of life after which a worker counts as hung.",
     )
-    start_timeout: float = Field(120.0, gt=0, description="Seconds that a worker may take to get ready.")
+    start_timeout: float = Field(
+        120.0, gt=0, le=MOST_SECONDS, description="Seconds that a worker may take to get ready."
+    )
     shard_attempts: int = Field(
         3, ge=1, le=1000, description="Times that one rollout may fail before its shard is set aside."
     )
@@ -106,11 +113,14 @@ class Pool(Backend):
             Schedule(plan.num_shards, self._arena.depth),
             self._arena.boards,
             patience,
-            self._hire,
-            self._hire_here,
-            self._describe,
-            self._set_aside,
+            _weakly(self._hire),
+            _weakly(self._hire_here),
+            _weakly(self._describe),
+            _weakly(self._set_aside),
         )
+        files = [self._descriptor] if self._descriptor >= 0 else []
+        self._dropped = weakref.finalize(self, self._supervisor.ending.drop, files)
+        self._dropped.atexit = False  # workers notice the end of this process by themselves
 
     @abstractmethod
     def _open_arena(self, game: Game, sizes: Sequence[int]) -> tuple[Arena, int]:
@@ -246,7 +256,7 @@ class Pool(Backend):
             restarts=restarts,
             set_aside=set_aside,
             shared_bytes=self._shared_bytes,
-            memory_bytes=psutil.Process().memory_info().rss + sum(memory.values()),
+            memory_bytes=resident_bytes() + sum(memory.values()),
         )
 
     def _worker_status(self, index: int) -> WorkerStatus:
@@ -296,6 +306,8 @@ class Pool(Backend):
 
     def close(self) -> None:
         """End the workers, and let go of the shared memory."""
+        if hasattr(self, "_dropped"):
+            self._dropped.detach()
         if hasattr(self, "_supervisor"):
             self._supervisor.stop()
         if self._descriptor >= 0:
@@ -315,7 +327,7 @@ class Pool(Backend):
         plan = self._plan_for_others()
         opponents = {place: self._arena.opponents.read(place) for place in orders.places if place >= 0}
         reproduction = Reproduction(plan, task.shard, task.turn, orders, cause, state, weights, opponents)
-        folder = Path(plan.folder or os.curdir) / "failed-shards"
+        folder = Path(plan.folder or os.curdir) / FAILED_SHARDS
         try:
             advice = f"Run it alone with: senju reproduce {reproduction.save(folder)}"
         except RunFolderError as error:
@@ -340,6 +352,19 @@ class Pool(Backend):
             game = plan.game | {"name": GAMES.importable_name(plan.game["name"])}
             plan = dataclasses.replace(plan, game=game)
         return plan
+
+
+def _weakly(method: Callable[P, T]) -> Callable[P, T]:
+    """The method as one that does not hold its object."""
+    reference = weakref.WeakMethod(method)
+
+    def call(*given: P.args, **named: P.kwargs) -> T:
+        found = reference()
+        if found is None:
+            raise ControlError("the backend was dropped without close()")
+        return found(*given, **named)
+
+    return call
 
 
 def with_models(plan: Plan, name_of: Callable[[str], str]) -> Plan:

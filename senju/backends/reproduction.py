@@ -4,23 +4,31 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from safetensors import SafetensorError
+from safetensors.numpy import load
+from safetensors.torch import save
 
 from senju.backends.backend import Plan
 from senju.backends.building import new_acting_models, new_rollout_player, new_shard, weight_block
 from senju.collect.orders import Orders
+from senju.collect.seating import Seating
 from senju.collect.shard import ShardState, new_shard_state
 from senju.collect.slots import Ring
-from senju.errors import CheckpointError, RunFolderError
+from senju.errors import CheckpointError, RunFolderError, SenjuError
+from senju.files import describe_os_error, make_folder, read_file, replace_durably
 from senju.games import make_game
 from senju.models.weights import Weights
 from senju.timing import StageClock
+from senju.trust import require_trust
+
+FAILED_SHARDS = "failed-shards"  # the folder, in the run's
+_WRONG = (LookupError, TypeError, ValueError, ArithmeticError, RecursionError)  # what odd content leads to
 
 
 @dataclass(frozen=True)
@@ -57,35 +65,40 @@ class Reproduction:
             **{f"opponent.{place}": _as_tensor(weights) for place, weights in self.opponents.items()},
         }
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            save_file(tensors, path, {"senju": json.dumps(facts)})
-        except (OSError, SafetensorError) as error:
-            raise RunFolderError(f"{path} cannot be written: {error}") from None
+            make_folder(folder, folder.parent)  # which refuses a link
+            replace_durably(path, save(tensors, {"senju": json.dumps(facts)}), folder.parent)
+        except OSError as error:
+            raise RunFolderError(f"{path} cannot be written: {describe_os_error(error)}") from None
         return path
 
     @classmethod
     def load(cls, path: Path) -> "Reproduction":
-        """Read a file that `save` wrote."""
+        """Read a file that `save` wrote; TrustError where it names code that is not trusted."""
         try:
-            with safe_open(path, "np") as file:
-                facts = json.loads(file.metadata()["senju"])
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no dict
-                weights = arrays.pop("weights")
-                opponents = {
-                    int(name.removeprefix("opponent.")): arrays.pop(name)
-                    for name in list(arrays)
-                    if name.startswith("opponent.")
-                }
-                version, epsilon, *lists = facts["orders"]
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{path} is not a failing shard's file: {error}") from None
-        plan = Plan(**facts["plan"])
-        game = make_game(**plan.game)
-        state = new_shard_state(game, plan.games_per_shard)
-        for name, array in state._asdict().items():
-            array[:] = arrays[name].view(array.dtype).reshape(array.shape)
+            data = read_file(path)
+            facts = json.loads(_header(data)["__metadata__"]["senju"])
+            arrays = load(data)
+            found = _Facts.model_validate(facts)
+            require_trust(path, facts["plan"])
+            plan = Plan(**facts["plan"])
+            weights = _flat(arrays.pop("weights"))
+            opponents = {
+                int(name.removeprefix("opponent.")): _flat(arrays.pop(name))
+                for name in list(arrays)
+                if name.startswith("opponent.")
+            }
+            state = _read_state(plan, arrays)
+        except OSError as error:
+            raise CheckpointError(_no_such_file(path, describe_os_error(error))) from None
+        except SenjuError:
+            raise
+        except (*_WRONG, SafetensorError) as error:
+            raise CheckpointError(_no_such_file(path, f"{type(error).__name__}: {error}")) from None
+        version, epsilon, *lists = facts["orders"]
         orders = Orders(version, epsilon, *map(tuple, lists))
-        return cls(plan, facts["shard"], facts["turn"], orders, facts["cause"], state, weights, opponents)
+        if not found.fits(orders, opponents):
+            raise CheckpointError(_no_such_file(path, "its shard or its opponents are not those of its plan"))
+        return cls(plan, found.shard, found.turn, orders, found.cause, state, weights, opponents)
 
     def play(self) -> None:
         """Play the rollout here; whatever goes wrong comes as it comes."""
@@ -99,6 +112,91 @@ class Reproduction:
         view = game.seat_view if plan.policies else game
         slots = [Ring(view, shape).slot(0, 0) for shape in shapes]
         player.play_all(shard, slots, self.orders)
+
+
+class _SavedPlan(BaseModel):
+    """The numbers of a plan; what it names is checked by those who make it."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    game: dict[str, Any]
+    model: dict[str, Any]
+    seed: int = Field(ge=0, lt=2**63)
+    num_shards: int = Field(ge=1, lt=2**31)
+    games_per_shard: int = Field(ge=1, lt=2**31)
+    rollout_steps: int = Field(ge=1, lt=2**31)
+    seating: Seating = "self_play"
+    opponents: dict[str, Any] = Field(default_factory=dict)
+    policies: list[dict[str, Any]] = Field(default_factory=list)
+    acting: dict[str, Any] = Field(default_factory=dict)
+    folder: str | None = None
+    sockets: list[str] = Field(default_factory=list)
+    max_game_length: int = Field(0, ge=0, lt=2**63)
+
+
+class _Facts(BaseModel):
+    """What a file holds besides its arrays."""
+
+    model_config = ConfigDict(strict=True)
+
+    plan: _SavedPlan
+    shard: int = Field(ge=0)
+    turn: int = Field(ge=0, lt=2**53)
+    orders: Annotated[list[Any], Field(min_length=2, max_length=len(Orders._fields))]
+    cause: str
+
+    @field_validator("orders")
+    @classmethod
+    def _require_orders(cls, orders: list[Any]) -> list[Any]:
+        _SavedOrders.model_validate(dict(zip(Orders._fields, orders, strict=False)))
+        return orders
+
+    def fits(self, orders: Orders, opponents: dict[int, Weights]) -> bool:
+        """Whether the shard is one of the plan's, and all opponents' weights are there."""
+        is_whole = len(orders.ids) == len(orders.places) == len(orders.odds)
+        needed = {place for place in orders.places if place >= 0}
+        return self.shard < self.plan.num_shards and is_whole and needed <= set(opponents)
+
+
+_Id = Annotated[int, Field(ge=-1, lt=2**31)]
+_Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class _SavedOrders(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    version: int = Field(ge=0, lt=2**53)
+    epsilon: _Share
+    ids: list[_Id] = Field(default_factory=list)
+    places: list[_Id] = Field(default_factory=list)
+    odds: list[Annotated[float, Field(ge=0, le=1.0001)]] = Field(default_factory=list)
+    epsilons: list[_Share] = Field(default_factory=list)
+
+
+def _header(data: bytes) -> Any:
+    """Of a safetensors file: its length comes first."""
+    return json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+
+
+def _read_state(plan: Plan, arrays: dict[str, NDArray[Any]]) -> ShardState:
+    """A shard's state; nothing is made before its size is known to be that of the file's."""
+    game = make_game(**plan.game)
+    row = new_shard_state(game, 1)
+    for name, array in row._asdict().items():
+        if arrays[name].nbytes != array.nbytes * plan.games_per_shard:
+            raise ValueError(f"{name} is not of {plan.games_per_shard} games")
+    state = new_shard_state(game, plan.games_per_shard)
+    for name, array in state._asdict().items():
+        array[:] = _flat(arrays[name]).view(array.dtype).reshape(array.shape)
+    return state
+
+
+def _flat(array: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _no_such_file(path: Path, why: str) -> str:
+    return f"{path} is not a failing shard's file: {why}"
 
 
 def _as_tensor(array: NDArray[Any]) -> torch.Tensor:

@@ -2,10 +2,9 @@
 
 import os
 import threading
+import weakref
 from collections.abc import Collection, Sequence
 from time import monotonic
-
-import psutil
 
 from senju.backends.arena import Arena, map_shared, open_anonymous, require_room
 from senju.backends.backend import Activity, Backend, BackendStatus, Event, Plan, WorkerStatus
@@ -22,12 +21,22 @@ from senju.collect.orders import NO_ORDERS, Orders
 from senju.collect.seating import Failure
 from senju.collect.shard import ShardState
 from senju.collect.slots import Ring, Rollout
-from senju.errors import ConfigError
+from senju.errors import ConfigError, ControlError, WorkerError
 from senju.games import make_game
 from senju.games.game import Game
-from senju.machine import math_threads
+from senju.machine import math_threads, resident_bytes
 from senju.models.weights import Weights
 from senju.timing import StageClock
+from senju.usercode import ChildReport, ending_forked_child, passes_on, refuse_forked_child
+
+
+class _GuardedClock(StageClock):
+    """Every lap also notices a child that the user's code forked."""
+
+    def lap(self, stage: str) -> None:
+        """The time since the last lap was spent in `stage`."""
+        refuse_forked_child()
+        super().lap(stage)
 
 
 class Serial(Backend):
@@ -45,7 +54,7 @@ class Serial(Backend):
         self._weights = weight_block(plan, models)
         self._opponents = OpponentWeights(plan, sizes)
         self._orders = NO_ORDERS
-        self._clock = StageClock()
+        self._clock, self._child = _GuardedClock(), ChildReport()
         self._player = new_rollout_player(plan, game, models, self._clock, self._opponents.read)
         self._shards = [new_shard(plan, game, index) for index in range(plan.num_shards)]
         self._plan, self._rings = plan, self._lay_out(plan, game, sizes, num_bytes)
@@ -53,6 +62,8 @@ class Serial(Backend):
         self._next, self._turn = 0, 0  # the shard to play next, and how often all were played
         self._can_play = threading.Event()
         self._can_play.set()
+        self._changing = threading.Lock()  # of weights and opponents, which is not done within a rollout
+        self._is_closed = False
         self._activities: list[Activity] = []
         self._began, self._busy, self._playing, self._rollouts = monotonic(), 0.0, False, 0
 
@@ -60,6 +71,7 @@ class Serial(Backend):
         if not plan.is_shared:
             return new_rings(plan, game)
         self._descriptor = open_anonymous(num_bytes)
+        self._dropped = weakref.finalize(self, os.close, self._descriptor)
         return Arena(plan, game, sizes, map_shared(self._descriptor, num_bytes)).rings
 
     @property
@@ -74,12 +86,14 @@ class Serial(Backend):
 
     def publish(self, weights: Weights, version: int, orders: Orders = NO_ORDERS) -> None:
         """Copy the weights into the acting model."""
-        self._weights.write(weights)
-        self._orders = orders._replace(version=version)
+        with self._changing:
+            self._weights.write(weights)
+            self._orders = orders._replace(version=version)
 
     def publish_opponent(self, place: int, weights: Weights) -> None:
         """Copy the weights."""
-        self._opponents.write(place, weights)
+        with self._changing:
+            self._opponents.write(place, weights)
 
     def collect(self, timeout: float | None = None) -> list[Rollout]:
         """Play one rollout of each shard in turn."""
@@ -87,7 +101,8 @@ class Serial(Backend):
         rollouts: list[Rollout] = []
         with math_threads(1):  # as workers have: small batches round differently with more
             while self._next < len(self._shards) and self._may_play(deadline, is_first=not rollouts):
-                rollouts.append(self._play(self._next))
+                with self._changing:
+                    rollouts.append(self._play(self._next))
                 self._next += 1
         if self._next == len(self._shards):
             self._next, self._turn = 0, self._turn + 1
@@ -95,12 +110,11 @@ class Serial(Backend):
 
     def _may_play(self, deadline: float | None, is_first: bool) -> bool:
         """Whether there is time; each call plays one rollout at least, since nobody plays between them."""
-        if deadline is None:
-            return self._can_play.wait()
-        if is_first and self._can_play.is_set():
-            return True
-        left = deadline - monotonic()
-        return left > 0 and self._can_play.wait(left)
+        left = None if deadline is None else max(deadline - monotonic(), 0.0)
+        can_play = self._can_play.wait(left)
+        if self._is_closed:
+            raise ControlError("the workers were stopped; start another backend to go on")
+        return can_play and (left != 0.0 or is_first)
 
     def _play(self, index: int) -> Rollout:
         shard, began = self._shards[index], monotonic()
@@ -110,9 +124,20 @@ class Serial(Backend):
         for ring in self._rings:
             ring.open(index, self._turn)
         try:
-            self._player.play_all(shard, slots, self._orders)
+            with ending_forked_child(self._child.write):
+                self._player.play_all(shard, slots, self._orders)
+        except Exception:
+            raise
+        except BaseException as error:  # it would end this process, and without a word
+            if passes_on(error):
+                raise
+            where = f"shard {index}, rollout {self._turn}, seed {self._plan.seed}"
+            raise WorkerError(
+                f"{where}: a game, model or opponent raised {type(error).__name__}: {error}"
+            ) from error
         finally:
             self._playing = False
+        self._child.raise_written()
         for ring in self._rings:
             ring.seal(index, self._turn)
         ended = monotonic()
@@ -157,7 +182,7 @@ class Serial(Backend):
 
     def status(self) -> BackendStatus:
         """The one worker, and its slots."""
-        memory = psutil.Process().memory_info().rss
+        memory = resident_bytes()
         is_paused = not self._can_play.is_set()
         state = "playing" if self._playing else "paused" if is_paused else "waiting"
         rollouts = self._rollouts
@@ -205,7 +230,10 @@ class Serial(Backend):
         return []
 
     def close(self) -> None:
-        """Let go of the shared memory; everything else here belongs to this process."""
+        """Let go of the shared memory, and of those who wait; all else here belongs to this process."""
+        self._is_closed = True
+        if hasattr(self, "_can_play"):
+            self._can_play.set()
         if self._descriptor >= 0:
-            os.close(self._descriptor)
+            self._dropped()
             self._descriptor = -1

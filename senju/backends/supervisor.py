@@ -6,12 +6,14 @@ whoever waits for rollouts waits on its condition.
 """
 
 import contextlib
+import copy
 import logging
 import os
 import selectors
 import threading
 from collections import deque
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -45,12 +47,55 @@ class Patience(NamedTuple):
     reset_interval: int
 
 
+class Ending:
+    """What the supervisor's thread and the garbage collector share: it holds neither supervisor nor backend.
+
+    The garbage collector may call in any thread and at any time, so nothing here takes a lock.
+    """
+
+    def __init__(self, selector: selectors.BaseSelector, wake_in: int, wake_out: int) -> None:
+        self.is_dropped = False
+        self._may_close = self._is_over = False
+        self._wake_in = wake_in
+        self._closers: list[Callable[[], None]] = [
+            selector.close,
+            partial(os.close, wake_in),
+            partial(os.close, wake_out),
+        ]
+
+    def wake(self) -> None:
+        """Have the thread look what has changed."""
+        with contextlib.suppress(BlockingIOError):  # so many calls lie there that it will wake
+            os.write(self._wake_in, b".")
+
+    def drop(self, files: list[int]) -> None:
+        """The backend was dropped: the thread is to end all workers; its files are closed after that."""
+        self._closers += [partial(os.close, number) for number in files]
+        self.is_dropped = True
+        self.wake()
+        self._may_close = True
+        if self._is_over:
+            self.close_files()
+
+    def on_thread_over(self) -> None:
+        """The thread needs its files no more."""
+        self._is_over = True
+        if self._may_close:
+            self.close_files()
+
+    def close_files(self) -> None:
+        """Close all files, but for those that another thread is closing."""
+        with contextlib.suppress(IndexError):
+            while True:
+                self._closers.pop()()
+
+
 class Supervisor:
     """Members, schedule and events behind one lock.
 
     `hire(index)` starts a worker, `hire_here(index)` one in this process, for when no other can be had;
     `set_aside(task, cause)` is told of a shard that failed too often, and returns what to tell people
-    or raises.
+    or raises. None of them may hold the backend: it is dropped where only the supervisor's thread is left.
     """
 
     def __init__(
@@ -75,6 +120,7 @@ class Supervisor:
         self._hire, self._hire_here = hire, hire_here
         self._describe, self._set_aside = describe, set_aside
         self._is_open = self._is_closing = self._all_are_paused = False
+        self.when_over: Callable[[], None] = lambda: None  # called by the thread, when no worker is left
         self._failure: BaseException | None = None
         self._events: list[Event] = []
         self._broken: list[Broken] = []  # opponents in rollouts that are finished and not handed over
@@ -83,7 +129,8 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._wake_out, self._wake_in = os.pipe()
         os.set_blocking(self._wake_in, False)
-        self._selector.register(self._wake_out, selectors.EVENT_READ, self._drain_wake)
+        self._selector.register(self._wake_out, selectors.EVENT_READ, partial(os.read, self._wake_out, 4096))
+        self.ending = Ending(self._selector, self._wake_in, self._wake_out)
         self._thread = threading.Thread(target=self._run, name="senju supervisor", daemon=True)
 
     def start(self, num_workers: int) -> None:
@@ -133,7 +180,8 @@ class Supervisor:
         """Wait until it is so, or raise what makes that impossible."""
         self.changed.wait_for(lambda: self._failure or self._is_closing or condition(), timeout)
         if self._failure is not None:
-            raise self._failure
+            # a copy: the traceback of what is raised holds the backend, which would then never be dropped
+            raise copy.copy(self._failure) if isinstance(self._failure, SenjuError) else self._failure
         self._require_open()
 
     def _require_open(self) -> None:
@@ -187,11 +235,7 @@ class Supervisor:
             self._wake()
         if self._thread.ident is not None:
             self._thread.join()
-        self._selector.close()
-        os.close(self._wake_in)
-        os.close(self._wake_out)
-        # they hold the backend, whose memory would then wait for the garbage collector
-        del self._hire, self._hire_here, self._describe, self._set_aside
+        self.ending.close_files()
 
     def take_events(self) -> list[Event]:
         """What happened since the last call."""
@@ -217,65 +261,82 @@ class Supervisor:
         self._events.append(happened(kind, message, worker))
 
     def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # so many calls lie there that it will wake
-            os.write(self._wake_in, b".")
-
-    def _drain_wake(self) -> None:
-        os.read(self._wake_out, 4096)
+        self.ending.wake()
 
     def _run(self) -> None:
         try:
-            with self.changed:
-                self._adjust()
+            self._start_missing()
             while self.members or not self._is_closing:
                 happened = self._selector.select(self._rhythm())
                 with self.changed:
+                    self._is_closing = self._is_closing or self.ending.is_dropped
                     for key, _ in happened:
                         key.data()
                     self._look_for_hung()
-                    self._adjust()
+                    self._dismiss_unwanted()
                     self._dispatch()
+                self._start_missing()
         except BaseException as error:  # noqa: BLE001  # whoever waits for rollouts raises it again
             with self.changed:
                 self._fail(error)
             for member in list(self.members.values()):
                 self._remove(member)
+        self.when_over()
+        self.ending.on_thread_over()
 
     def _rhythm(self) -> float | None:
         """How long to wait for a message before looking whether somebody hangs; None: as long as it takes."""
         is_quiet = all(member.state == State.WAITING for member in self.members.values())
         return None if is_quiet else max(0.02, min(self._patience.worker_timeout / 8, 1.0))
 
-    def _adjust(self) -> None:
-        """Bring the members in line with what is wanted."""
+    def _dismiss_unwanted(self) -> None:
+        """Let members go that are too many, or are to be replaced."""
         for member in list(self.members.values()):
             if self._is_closing or member.index >= self.wanted or member.must_go:
                 self._dismiss(member)
-        if self._is_closing:
-            return
         for index in [i for i in self.places if i >= self.wanted and i not in self.members]:
             del self.places[index]
-        for index in range(self.wanted):
-            if index not in self.members and index not in self._given_up:
-                self._add(index)
-        if not self.members:  # none can be had
-            self.places.setdefault(0, self._new_place())
-            self._admit(Member(0, self._hire_here(0)))
+
+    def _start_missing(self) -> None:
+        """Start the workers that are wanted and not there.
+
+        Starting one may take seconds, and the fork server may not answer. So other threads can have
+        the lock meanwhile: to ask for the status, to want fewer workers, or to stop.
+        """
+        with self.changed:
+            missing = [index for index in range(self.wanted) if self._is_missing(index)]
+        for index in missing:
+            if self._is_closing or index >= self.wanted:
+                continue
+            hand = self._try_to_hire(index)
+            if hand is not None:
+                with self.changed:
+                    self._admit(Member(index, hand))
+        with self.changed:
+            if not self.members and not self._is_closing:  # none can be had
+                self.places.setdefault(0, self._new_place())
+                self._admit(Member(0, self._hire_here(0)))
+
+    def _is_missing(self, index: int) -> bool:
+        """Whether a worker is to be started there; its place exists from now on."""
+        if self._is_closing or index in self.members or index in self._given_up:
+            return False
+        place = self.places.setdefault(index, self._new_place())
+        if place.vain_starts < _VAIN_STARTS:
+            return True
+        self._give_up(index, f"worker {index} ended {place.vain_starts} times before it was ready")
+        return False
 
     def _new_place(self) -> Place:
         return Place(is_paused=self._all_are_paused)
 
-    def _add(self, index: int) -> None:
-        place = self.places.setdefault(index, self._new_place())
-        if place.vain_starts >= _VAIN_STARTS:
-            self._give_up(index, f"worker {index} ended {place.vain_starts} times before it was ready")
-            return
+    def _try_to_hire(self, index: int) -> Hand | None:
         try:
-            hand = self._hire(index)
+            return self._hire(index)
         except (OSError, MemoryError) as error:
-            self._give_up(index, f"worker {index} cannot be started: {error}")
-            return
-        self._admit(Member(index, hand))
+            with self.changed:
+                self._give_up(index, f"worker {index} cannot be started: {error}")
+            return None
 
     def _admit(self, member: Member) -> None:
         member.beat = float(self._boards[member.index, BEAT])
@@ -356,7 +417,7 @@ class Supervisor:
         """A worker that died meanwhile is noticed by its end, which comes next."""
         try:
             send(member.hand.connection, message)
-        except (BrokenPipeError, ConnectionResetError):
+        except (BrokenPipeError, ConnectionResetError, BlockingIOError):
             logger.debug("worker %d is gone", member.index)
 
     def _hear(self, member: Member) -> None:
@@ -437,6 +498,8 @@ class Supervisor:
 
     def _fail(self, error: BaseException) -> None:
         """Whoever waits for rollouts raises this; what follows from it is not told."""
+        if isinstance(error, SenjuError):
+            error.__traceback__ = None
         self._failure = self._failure or error
         self.changed.notify_all()
 

@@ -26,6 +26,7 @@ from senju.backends.pool import Pool
 from senju.backends.worker import Worker, describe_failure, serve
 from senju.games.game import Game
 from senju.models.model import Model
+from senju.usercode import ending_forked_child
 
 
 def connected_pair() -> "tuple[Connection[Any, Any], Connection[Any, Any]]":
@@ -51,8 +52,9 @@ class ThreadHand(Hand):
         torch.set_num_threads(1)  # of this thread: workers share the cores already
         with self._theirs as connection:
             try:
-                worker = Worker(plan, models, block, index)
-            except Exception as error:  # noqa: BLE001  # travels to the supervisor
+                with ending_forked_child(lambda error: send(connection, describe_failure(error, None))):
+                    worker = Worker(plan, models, block, index)
+            except BaseException as error:  # noqa: BLE001  # the user's code may raise anything
                 send(connection, describe_failure(error, None))
                 return
             serve(connection, worker)

@@ -27,6 +27,7 @@ from senju.errors import SenjuError
 from senju.games import make_game
 from senju.models.model import Model
 from senju.timing import StageClock
+from senju.usercode import ending_forked_child, refuse_forked_child
 
 
 class BoardClock(StageClock):
@@ -44,6 +45,7 @@ class BoardClock(StageClock):
 
     def lap(self, stage: str) -> None:
         """The time since the last lap was spent in `stage`."""
+        refuse_forked_child()
         now, board = perf_counter(), self._board
         board[self._places[stage]] += now - self._last
         board[BEAT] += 1.0
@@ -109,7 +111,7 @@ def serve(connection: "Connection[Any, Any]", worker: Worker) -> bool:
         send(connection, Ready())
         while not isinstance(message := receive(connection), Stop):
             assert isinstance(message, Task)
-            answer = _answer(worker, message)
+            answer = _answer(connection, worker, message)
             for broken in worker.take_failures(message):
                 send(connection, broken)
             send(connection, answer)
@@ -118,14 +120,15 @@ def serve(connection: "Connection[Any, Any]", worker: Worker) -> bool:
     return True
 
 
-def _answer(worker: Worker, task: Task) -> Done | Failed:
+def _answer(connection: "Connection[Any, Any]", worker: Worker, task: Task) -> Done | Failed:
     try:
-        return worker.play(task)
-    except Exception as error:  # noqa: BLE001  # travels to the supervisor, whoever raised it
+        with ending_forked_child(lambda error: send(connection, describe_failure(error, task))):
+            return worker.play(task)
+    except BaseException as error:  # noqa: BLE001  # the user's code may raise anything; travels to the supervisor
         return describe_failure(error, task)
 
 
-def describe_failure(error: Exception, task: Task | None) -> Failed:
+def describe_failure(error: BaseException, task: Task | None) -> Failed:
     """An exception as a message."""
     text = "".join(traceback.format_exception(error))
     return Failed(task, type(error).__name__, str(error), text, isinstance(error, SenjuError))

@@ -12,6 +12,7 @@ from rich.table import Table
 from senju.cli.console import (
     JsonOption,
     SeedOption,
+    TrustOption,
     err,
     friendly_errors,
     out,
@@ -31,6 +32,8 @@ from senju.training.evaluation import Z95
 from senju.training.interrupt import stop_on_signals
 from senju.training.opponents import KNOWN_OPPONENTS, PAST_SELVES, past_selves, run_of
 from senju.training.run import Run
+from senju.training.run_folder import ARENA
+from senju.trust import accept_named, trusting
 
 CELL, SMALL_CELL, SHORTEST_NAME = 7, 4, 12  # widths in the cross table
 ALONE = "A run alone meets its past selves, random, and whom it was evaluated against"
@@ -73,6 +76,7 @@ def arena(
         bool,
         typer.Option("--early-stop/--no-early-stop", help="End a pair when it is clear who is stronger."),
     ] = True,
+    trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Let everybody play everybody: ratings, the table of who beats whom, and cycles.
@@ -81,12 +85,13 @@ def arena(
     interval leaves out 50 %. Since that is looked at up to ten times, intervals are wider than those of a
     single look would be (the error is divided by the looks): 95 % holds for all looks of a pair together.
     """
-    with friendly_errors():
+    with friendly_errors(), trusting(trust):
         settings = ArenaSettings(games, seed, opening, early_stop)
+        accept_named(game)
         alone = run_of(players[0]) if len(players) == 1 else None
         rules = _game_of(players, game)
         if alone:
-            folder = folder or alone.path / "arena"
+            folder = folder or alone.path / ARENA
             everybody = _around(alone, PAST_SELVES if past is None else past)
         else:
             everybody = _with_past(players, past or 0)

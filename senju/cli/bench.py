@@ -8,7 +8,15 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
-from senju.cli.console import JsonOption, SetOption, friendly_errors, out, print_json, settings_from
+from senju.cli.console import (
+    JsonOption,
+    SetOption,
+    TrustOption,
+    friendly_errors,
+    out,
+    print_json,
+    settings_from,
+)
 from senju.cli.quantities import share_text, size_text
 from senju.cli.trials import ConfigOption, GameArgument, game_or_default, numbers, plain_table, trial_progress
 from senju.machine import Machine, available_cores, inspect_machine, processor_name
@@ -16,6 +24,7 @@ from senju.training.run_config import RunConfig
 from senju.trials.scale import scaled_config, shared_evenly
 from senju.trials.speed import STAGES_PER_ENTRANT, Entrant, Results, Summary, entrants, race, summarise
 from senju.trials.spreads import Spread
+from senju.trust import trusting
 
 MUCH_BUSY = 0.5  # cores that other programs use
 
@@ -31,6 +40,7 @@ def bench(
     repeats: Annotated[int, typer.Option(help="How often all take their turn.", min=1)] = 3,
     config: ConfigOption = None,
     assignments: SetOption = None,
+    trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure collecting, learning, publishing and all in turn, for the serial backend and for workers.
@@ -38,7 +48,7 @@ def bench(
     All play the same shards. They take turns within each repeat, so that ratios are of figures that
     stood close in time. A step is one decision.
     """
-    with friendly_errors():
+    with friendly_errors(), trusting(trust):
         counts = numbers(workers)
         settings = settings_from(config, assignments, collect={"mode": mode} if mode else None)
         resolved = scaled_config(game_or_default(game, settings), shared_evenly(counts), settings)
@@ -139,7 +149,7 @@ def _costs(summaries: list[Summary]) -> Table:
             one.entrant.name,
             f"{one.start_seconds.median:.2f} s",
             f"{1000 * one.publish_seconds.median:.3f} ms",
-            size_text(one.memory_bytes.median),
+            size_text(one.memory_bytes.median or None),
             size_text(one.worker_bytes.median or None),
         )
     return table
@@ -186,7 +196,7 @@ def _notes(config: RunConfig, machine: Machine, summaries: list[Summary]) -> lis
     cores = available_cores()
     if any(number > cores for number in workers):
         notes.append(f"[yellow]•[/] More workers than the {cores} cores here take turns on them.")
-    if machine.busy_cores > MUCH_BUSY:
+    if machine.busy_cores is not None and machine.busy_cores > MUCH_BUSY:
         notes.append(
             f"[yellow]•[/] Other programs kept about {machine.busy_cores:.1f} cores busy before it began; "
             "figures of several math threads suffer most."

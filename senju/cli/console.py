@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from senju.config import Settings, merged, parse_assignment, read_yaml
 from senju.errors import ConfigError, SenjuError
+from senju.trust import require_trust
 
 if TYPE_CHECKING:  # it loads torch, and an engine must be there at once
     from senju.training.evaluation import MatchResult
@@ -22,6 +23,10 @@ out = Console()
 err = Console(stderr=True)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for machines.")]
+TrustOption = Annotated[
+    bool,
+    typer.Option("--trust", help="Load code that a run or file names, though it is not installed."),
+]
 MAX_SEED = 2**63 - 1
 SeedOption = Annotated[int, typer.Option(help="Of openings and of players that draw.", min=0, max=MAX_SEED)]
 SetOption = Annotated[
@@ -31,8 +36,17 @@ SetOption = Annotated[
 
 
 def print_json(result: Any) -> None:
-    """Print a result as one JSON document; what is not a number becomes null."""
-    print(json.dumps(_finite(result), indent=2, ensure_ascii=False))
+    """Print a result as one JSON document; what is not a number becomes null.
+
+    Where the output cannot encode some character, all of them beyond ASCII are escaped as JSON has it.
+    """
+    finite = _finite(result)
+    text = json.dumps(finite, indent=2, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:
+        text = json.dumps(finite, indent=2, ensure_ascii=True)
+    print(text)
 
 
 def _finite(value: Any) -> Any:
@@ -56,6 +70,7 @@ def friendly_errors() -> Iterator[None]:
 def settings_from(config_file: Any, assignments: list[str] | None, **options: Any) -> Settings:
     """Settings of a YAML file, then of `--set`, then of options of their own."""
     layers = [read_yaml(config_file)] if config_file else []
+    require_trust(config_file, layers)
     layers += [parse_assignment(text) for text in assignments or []]
     given = {key: value for key, value in options.items() if value is not None}
     return merged(*layers, given)

@@ -87,7 +87,7 @@ def _folder_and_number(first: str, second: str) -> tuple[Path, int]:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    return text.isascii() and text.isdigit() and len(text) <= 18
 
 
 def _tell(run: Path, answer: dict[str, Any], text: str, as_json: bool) -> None:

@@ -189,7 +189,8 @@ def _workers_line(progress: trainer.Progress) -> Text:
     line = Text("  workers ", style="bold")
     line.append("".join(BARS[max(1, round(8 * share))] for share in engine["busy"]), style="green")
     mean = sum(engine["busy"]) / len(engine["busy"])
-    facts = [f" {percent(mean, 0)} busy", f"{size_text(engine['memory_bytes'])} in all"]
+    facts = [f" {percent(mean, 0)} busy"]
+    facts += [f"{size_text(engine['memory_bytes'])} in all"] if engine["memory_bytes"] else []
     facts += [f"{engine['restarts']} replaced"] if engine["restarts"] else []
     facts += [f"{engine['set_aside']} shards set aside"] if engine["set_aside"] else []
     facts += [f"lag {progress.metrics['lag_mean']:.1f}"] if progress.metrics["lag_max"] else []

@@ -9,8 +9,8 @@ import typer
 from rich.table import Table
 
 from senju.cli.console import JsonOption, err, friendly_errors, out, print_json
-from senju.cli.quantities import GIB, size_text
-from senju.kernels import kernel_cache_folder, usable_cache_folder
+from senju.cli.quantities import GIB, UNKNOWN, size_text
+from senju.kernels import usable_cache_folder
 from senju.machine import Machine, inspect_machine
 from senju.training.probe import Probe, probe
 from senju.version import __version__
@@ -46,7 +46,7 @@ def limits(machine: Machine, tried: Probe) -> list[str]:
             f"A quota allows {machine.core_limit:g} of {machine.cores} cores; set threads to "
             f"{max(1, int(machine.core_limit))}, or raise the quota."
         )
-    if machine.busy_cores > 0.5:
+    if machine.busy_cores is not None and machine.busy_cores > 0.5:
         left = max(1, int(machine.cores - machine.busy_cores))
         findings.append(
             f"Other programs keep about {machine.busy_cores:.1f} cores busy; several math threads then wait "
@@ -54,7 +54,7 @@ def limits(machine: Machine, tried: Probe) -> list[str]:
         )
     if machine.cores == 1:
         findings.append("One core: collecting and learning take turns.")
-    if machine.memory_bytes < 2 * GIB:
+    if machine.memory_bytes is not None and machine.memory_bytes < 2 * GIB:
         findings.append(
             f"Little memory is free ({size_text(machine.memory_bytes)}); use fewer games or a smaller model."
         )
@@ -64,7 +64,7 @@ def limits(machine: Machine, tried: Probe) -> list[str]:
             f"/dev/shm has only {size_text(machine.shared_memory_bytes)} free, as containers often do; "
             "start the container with --shm-size=1g before using worker processes."
         )
-    if machine.disk_free_bytes < GIB:
+    if machine.disk_free_bytes is not None and machine.disk_free_bytes < GIB:
         findings.append(f"The disk has only {size_text(machine.disk_free_bytes)} free for checkpoints.")
     if not machine.gpus:
         findings.append("No GPU is seen: the learner computes on the CPU; small models suit it.")
@@ -86,7 +86,7 @@ def _table(machine: Machine, tried: Probe, versions: dict[str, str]) -> Table:
         "disk free": size_text(machine.disk_free_bytes),
         "torch threads": str(machine.torch_threads),
         "GPU": ", ".join(machine.gpus) or "none",
-        "compiled code": str(kernel_cache_folder()),
+        "compiled code": usable_cache_folder() or "not kept",
         "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
         f"{tried.game}, collecting alone": f"{tried.collecting:,.0f} steps/s",
         f"{tried.game}, learning alone": f"{tried.learning:,.0f} steps/s",
@@ -94,5 +94,6 @@ def _table(machine: Machine, tried: Probe, versions: dict[str, str]) -> Table:
     }
     table = Table(show_header=False)
     for name, value in rows.items():
-        table.add_row(name, value)
+        if value != UNKNOWN:
+            table.add_row(name, value)
     return table

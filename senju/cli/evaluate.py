@@ -9,14 +9,23 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 
 from senju.cli.agents import agents_as_dicts, episodes_table
-from senju.cli.console import JsonOption, SeedOption, err, friendly_errors, out, print_json
+from senju.cli.console import (
+    JsonOption,
+    SeedOption,
+    TrustOption,
+    err,
+    friendly_errors,
+    out,
+    print_json,
+)
 from senju.cli.results import judgement_text, match_table
 from senju.errors import ConfigError
-from senju.training.checkpoint import describe_os_error
+from senju.files import describe_os_error
 from senju.training.episodes import EpisodesResult, play_episodes
 from senju.training.evaluation import MatchResult, play_match
 from senju.training.opponents import KNOWN_OPPONENTS, make_player
 from senju.training.run import Run
+from senju.trust import trusting
 
 
 def evaluate(
@@ -45,6 +54,7 @@ def evaluate(
         Path | None,
         typer.Option(help="Of a world with an agent in each seat: write an episode to this file."),
     ] = None,
+    trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure strength: matches with colours swapped in pairs, scores with Wilson intervals.
@@ -52,7 +62,7 @@ def evaluate(
     Against `perfect`, every move from positions with at least 14 stones is judged by an exact solver.
     Where every seat has an agent of its own, measure what each gets in whole episodes, beside random play.
     """
-    with friendly_errors():
+    with friendly_errors(), trusting(trust):
         opened = Run(run)
         if opened.config.is_independent:
             _refuse_match_options(opened, against, temperature, opening_plies)

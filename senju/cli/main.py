@@ -1,24 +1,80 @@
-"""The `senju` command."""
+"""The `senju` command.
 
+Ctrl-C ends it with code 130 at any moment. A command that runs sees KeyboardInterrupt and can clean up.
+While modules load, and while Python ends, the process ends at once: foreign code might swallow the exception
+or show its traceback.
+"""
+
+import os
+import signal
 import sys
 
-import typer
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+
+    import typer
+
+INTERRUPTED = 128 + signal.SIGINT  # the code that shells expect
 
 
 def main() -> None:
     """Run the command line; a user's own modules are found in the current folder."""
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    if sys.argv[1:2] == ["usi"]:
-        _engine()()
-    else:
-        from senju.cli.app import app
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a background job ignores Ctrl-C
+        signal.signal(signal.SIGINT, _on_interrupt)
+    from senju.cli.streams import end_output, error_line, lacks_files, prepare_streams, require_files
+    from senju.errors import SenjuError
+    from senju.trust import look_in_current_folder
 
-        app()
+    prepare_streams()
+    _require_folder()
+    look_in_current_folder()
+    try:
+        require_files()
+        try:
+            _run(_engine() if sys.argv[1:2] == ["usi"] else _all_commands())
+        finally:
+            end_output()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except SenjuError as error:  # of standard output, where no command has shown it
+        sys.exit(error_line(error))
+    except OSError as error:
+        if not lacks_files(error):
+            raise
+        sys.exit(error_line(error))
 
 
-def _engine() -> typer.Typer:
+def _require_folder() -> None:
+    """Refuse a current folder that was removed: modules of others cannot even be imported in it."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        sys.exit("error: the current folder was removed; change to one that exists")
+
+
+def _run(app: "typer.Typer") -> None:
+    app()
+
+
+def _on_interrupt(number: int, frame: "FrameType | None") -> None:
+    while frame is not None:
+        if frame.f_code is _run.__code__:
+            raise KeyboardInterrupt
+        frame = frame.f_back
+    os._exit(INTERRUPTED)
+
+
+def _all_commands() -> "typer.Typer":
+    from senju.cli.app import app
+
+    return app
+
+
+def _engine() -> "typer.Typer":
     """The command `usi` alone: a Shogi program waits for its answer, and the others load much more."""
+    import typer
+
     from senju.cli.usi import usi
 
     app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_show_locals=False)

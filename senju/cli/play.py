@@ -8,7 +8,13 @@ import typer
 from rich.markup import escape
 from rich.text import Text
 
-from senju.cli.console import SeedOption, friendly_errors, out, percent
+from senju.cli.console import (
+    SeedOption,
+    TrustOption,
+    friendly_errors,
+    out,
+    percent,
+)
 from senju.config import validated
 from senju.errors import ConfigError, SenjuError
 from senju.games import make_game
@@ -27,6 +33,7 @@ from senju.training.agent import Agent
 from senju.training.opponents import KNOWN_OPPONENTS, make_player
 from senju.training.run import Run
 from senju.training.search_player import SearchPlayer
+from senju.trust import accept_named, trusting
 
 HELP = "Type a move's name; hint asks the agent, undo takes back your last move, quit ends."
 
@@ -50,12 +57,14 @@ def play(
         Path | None, typer.Option(help="Write a game of Shogi to this file, .csa or .kif, when it ends.")
     ] = None,
     seed: SeedOption = 0,
+    trust: TrustOption = False,
 ) -> None:
     """Play against an agent in the terminal."""
-    with friendly_errors():
+    with friendly_errors(), trusting(trust):
         if run is not None and against is not None:
             raise ConfigError("give --run or --against, not both")
         agent: Agent | None = None
+        accept_named(game)
         if run is not None:
             opened = Run(run)
             opened.require_game(game)

@@ -8,7 +8,15 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from senju.cli.console import JsonOption, SetOption, friendly_errors, out, print_json, settings_from
+from senju.cli.console import (
+    JsonOption,
+    SetOption,
+    TrustOption,
+    friendly_errors,
+    out,
+    print_json,
+    settings_from,
+)
 from senju.cli.quantities import share_text
 from senju.cli.trials import ConfigOption, GameArgument, game_or_default, trial_progress
 from senju.machine import available_cores
@@ -18,6 +26,7 @@ from senju.trials.profiling import Profile, write_timeline
 from senju.trials.profiling import profile as profile_updates
 from senju.trials.rig import SERIAL, backend_settings
 from senju.trials.scale import scaled_config, shared_evenly
+from senju.trust import trusting
 
 BAR = 12  # characters of a whole bar
 
@@ -32,13 +41,14 @@ def profile(
     ] = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
+    trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Time the stages of training, serially and with workers; write the timelines of both.
 
     timeline.svg is a picture; timeline.json opens in chrome://tracing and ui.perfetto.dev.
     """
-    with friendly_errors():
+    with friendly_errors(), trusting(trust):
         count = workers or available_cores()
         settings = settings_from(config, assignments)
         resolved = scaled_config(game_or_default(game, settings), shared_evenly([count]), settings)

@@ -8,21 +8,30 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from senju.cli.console import JsonOption, err, friendly_errors, out, print_json
+from senju.cli.console import (
+    JsonOption,
+    TrustOption,
+    err,
+    friendly_errors,
+    out,
+    print_json,
+)
 from senju.trials.replay import Replay, Reproduction, replay
+from senju.trust import trusting
 
 INTERRUPTED = 130  # what a shell expects of a program ended by Ctrl-C
 
 
 def reproduce(
     file: Annotated[Path, typer.Argument(help="The file that was written when the shard was set aside.")],
+    trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Play a shard that failed alone in this process, and show what goes wrong.
 
     Where the interpreter itself crashes, its stack is shown. Ctrl-C shows where a shard hangs.
     """
-    with friendly_errors():
+    with friendly_errors(), trusting(trust):
         found = Reproduction.load(file)
     if not as_json:
         _show_file(file, found)

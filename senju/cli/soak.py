@@ -14,6 +14,7 @@ from senju.cli.console import (
     MAX_SEED,
     JsonOption,
     SetOption,
+    TrustOption,
     err,
     friendly_errors,
     out,
@@ -28,6 +29,7 @@ from senju.training.run_config import RunConfig
 from senju.trials.endurance import SOAK_BACKEND, Growth, Moment, SoakReport
 from senju.trials.endurance import soak as train_disturbed
 from senju.trials.scale import SMALL, scaled_config
+from senju.trust import trusting
 
 PLAIN_INTERVAL = 30.0  # seconds between lines where there is no terminal
 
@@ -39,6 +41,7 @@ def soak(
     workers: Annotated[int, typer.Option(help="Workers at first; resizing goes one further.", min=1)] = 2,
     config: ConfigOption = None,
     assignments: SetOption = None,
+    trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train while workers are killed, hung, paused, resized and reset at random; compare with a quiet run.
@@ -46,7 +49,7 @@ def soak(
     The same number of updates is then computed serially, which may take as long again. Ctrl-C ends the
     disturbances early.
     """
-    with friendly_errors(), expected_losses():
+    with friendly_errors(), trusting(trust), expected_losses():
         settings = settings_from(config, assignments)
         backend = SOAK_BACKEND | {"num_workers": workers}
         base = {"threads": 1, "seed": seed, "backend": backend}

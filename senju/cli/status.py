@@ -19,7 +19,7 @@ from senju.cli.display import SHOWN_METRICS
 from senju.cli.quantities import UNKNOWN, count_text, duration_text, figure_text, share_text, size_text
 from senju.training.control import ask_if_trained
 from senju.training.monitor import shards_set_aside
-from senju.training.run import Run
+from senju.training.run_folder import RunFolder
 
 Status = dict[str, Any]  # what a run answers or its folder tells; any key but run and state may be missing
 
@@ -53,26 +53,27 @@ def inspect(path: Path) -> Status:
     """What a run answers to `status`, or what its folder tells where nobody answers."""
     answer = ask_if_trained(path, "status")
     if answer is None:
-        return _from_folder(Run(path))
+        return _from_folder(RunFolder(path))
     return {"run": str(path), "state": UNKNOWN, **answer}
 
 
-def _from_folder(run: Run) -> Status:
-    metrics, evaluations, saved = run.metrics, run.evaluations, run.checkpoints.all()
-    last = evaluations[-1]["update"] if evaluations else None
-    is_finished = bool(saved) and int(saved[-1].name.removeprefix("update_")) >= run.config.total_updates
+def _from_folder(run: RunFolder) -> Status:
+    outline, metrics, evaluations, saved = run.outline, run.metrics, run.evaluations, run.checkpoints.all()
+    last, total = evaluations[-1]["update"] if evaluations else None, outline.total_updates(metrics)
+    reached = int(saved[-1].name.removeprefix("update_")) if saved else 0
+    is_finished = total is not None and reached >= total
     return {
         "run": str(run.path),
         "state": "finished" if is_finished else "stopped" if metrics else "not begun",
         "update": metrics[-1]["update"] if metrics else 0,
-        "total_updates": run.config.total_updates,
+        "total_updates": total,
         "steps": metrics[-1]["steps"] if metrics else 0,
         "seconds": metrics[-1]["seconds"] if metrics else 0.0,
         "checkpoint": saved[-1].name if saved else None,
         "metrics": metrics[-1] if metrics else {},
         "set_aside": shards_set_aside(run.path),
         "evaluations": [record for record in evaluations if record["update"] == last],
-        **({"episodes": run.episodes[-1:]} if run.config.is_independent else {}),
+        **({"episodes": run.episodes[-1:]} if outline.is_independent else {}),
     }
 
 
@@ -143,7 +144,7 @@ def _progress(found: Status) -> str:
 
 def _rows_in_training(found: Status, backend: dict[str, Any], num_workers: int) -> dict[str, str]:
     slots = [(state, backend.get(f"slots_{state}")) for state in ("ready", "playing", "held", "free")]
-    own, shared = (size_text(backend.get(f"{kind}_bytes")) for kind in ("memory", "shared"))
+    own, shared = size_text(backend.get("memory_bytes") or None), size_text(backend.get("shared_bytes"))
     rows = {
         "speed": f"{count_text(found.get('steps_per_second'))} steps/s",
         "time left": duration_text(found.get("seconds_left")),

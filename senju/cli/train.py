@@ -7,7 +7,16 @@ import typer
 from rich.markup import escape
 
 from senju.cli.agents import episodes_table
-from senju.cli.console import JsonOption, SetOption, friendly_errors, out, print_json, program, settings_from
+from senju.cli.console import (
+    JsonOption,
+    SetOption,
+    TrustOption,
+    friendly_errors,
+    out,
+    print_json,
+    program,
+    settings_from,
+)
 from senju.cli.display import TrainingDisplay
 from senju.cli.results import judgement_text, match_table
 from senju.cli.several import train_together
@@ -15,16 +24,17 @@ from senju.config import merged
 from senju.errors import ConfigError
 from senju.training.api import prepare, train_run
 from senju.training.interrupt import stop_on_signals
-from senju.training.measuring import REWARDS, STRENGTH
 from senju.training.monitor import read_events, shards_set_aside
 from senju.training.opponent_options import opponents_settings
 from senju.training.run import Run
 from senju.training.run_config import known_presets
+from senju.training.run_folder import REWARDS, STRENGTH
 from senju.training.several.api import prepare_several
 from senju.training.several.folder import MAX_AGENTS, is_of_several
 from senju.training.several.shares import parse_devices
 from senju.training.stages import explain
 from senju.training.trainer import Listener
+from senju.trust import trusting
 
 
 def train(
@@ -75,13 +85,14 @@ def train(
     max_updates: Annotated[
         int | None, typer.Option(help="Stop (and save) after so many updates; --resume goes on.", min=1)
     ] = None,
+    trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train an agent; Ctrl-C finishes the step and saves.
 
     Settings come from the defaults, the game's preset (--preset), --config, and --set, in this order.
     """
-    with friendly_errors():
+    with friendly_errors(), trusting(trust):
         chosen = {"name": algorithm} if algorithm else None
         given = settings_from(None, assignments, total_steps=steps, seed=seed, algorithm=chosen)
         against = opponents_settings(opponents) if opponents is not None else {}

@@ -1,6 +1,7 @@
 """What the commands that try the engine out share: lists of numbers, progress, tables, a quieter log."""
 
 import logging
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from senju.cli.console import err
-from senju.config import Settings
+from senju.config import Settings, shown
 from senju.errors import ConfigError
 
 DEFAULT_GAME = "connect_four"
@@ -32,8 +33,8 @@ def numbers(text: str, option: str = "--workers") -> list[int]:
     [1, 2, 4]
     """
     words = _words(text)
-    if not words or not all(word.isascii() and word.isdigit() and int(word) for word in words):
-        raise ConfigError(f"{option} {text!r}: expected numbers from 1 on, as in 1,2,4")
+    if not words or not all(re.fullmatch("0*[1-9][0-9]{0,8}", word) for word in words):
+        raise ConfigError(f"{option} {shown(text)}: expected numbers from 1 on, as in 1,2,4")
     return list(dict.fromkeys(int(word) for word in words))
 
 

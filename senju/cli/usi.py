@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from senju.cli.console import friendly_errors
+from senju.arguments import is_whole
+from senju.cli.console import TrustOption, friendly_errors
 from senju.config import Settings, read_yaml, validated
 from senju.errors import ConfigError
+from senju.trust import require_trust, trusting
 from senju.usi.engine import Engine
 from senju.usi.lines import LineWriter
 from senju.usi.options import MAX_SEED, EngineConfig
@@ -48,12 +50,13 @@ def usi(
         int, typer.Option(help="Milliseconds of a byoyomi or clock left unused.", min=0, max=60_000)
     ] = DEFAULTS.byoyomi_margin,
     log: Annotated[Path | None, typer.Option(help="Keep a record of all that is said in this file.")] = None,
+    trust: TrustOption = False,
 ) -> None:
     """Serve as an engine for Shogi programs: the USI protocol, on standard input and output.
 
     The program can change all of this, and more, by the options that the engine announces.
     """
-    with friendly_errors(), _logging_to(log):
+    with friendly_errors(), trusting(trust), _logging_to(log):
         game = _game_of(run)
         _require_checkpoint(run, checkpoint)
         config = validated(
@@ -68,7 +71,7 @@ def usi(
                 "declaration_rule": game.get("declaration", DEFAULTS.declaration_rule),
             },
         )
-        _serve(run, partial(_load_model, run, checkpoint), config, int(game.get("history", 0)))
+        _serve(run, partial(_load_model, run, checkpoint, trust), config, int(game.get("history", 0)))
 
 
 def _serve(run: Path, load: "partial[Model]", config: EngineConfig, history: int) -> None:
@@ -85,8 +88,10 @@ def _serve(run: Path, load: "partial[Model]", config: EngineConfig, history: int
 def _game_of(run: Path) -> Settings:
     """A Shogi run's game settings, read without importing what trains it: that takes seconds."""
     path = run / "config.yaml"
-    game = read_yaml(path).get("game") if path.is_file() else None
-    if isinstance(game, dict) and game.get("name") == "shogi":
+    settings = read_yaml(path) if path.is_file() else {}
+    require_trust(run, settings)  # before the protocol begins; the agent is loaded later
+    game = settings.get("game")
+    if isinstance(game, dict) and game.get("name") == "shogi" and is_whole(game.get("history", 0), 0):
         return game
     from senju.training.run import Run
 
@@ -108,10 +113,10 @@ def _require_checkpoint(run: Path, checkpoint: str | None) -> None:
         checkpoints.named(checkpoint)
 
 
-def _load_model(run: Path, checkpoint: str | None) -> "Model":
+def _load_model(run: Path, checkpoint: str | None, trust: bool) -> "Model":
     from senju.training.run import Run
 
-    model = Run(run).agent_at(checkpoint).policy()
+    model = Run(run, trust).agent_at(checkpoint).policy()
     gc.collect()
     gc.freeze()  # what is loaded stays; looking through it again would cost a move a tenth of a second
     return model

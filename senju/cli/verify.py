@@ -8,7 +8,15 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from senju.cli.console import JsonOption, SetOption, friendly_errors, out, print_json, settings_from
+from senju.cli.console import (
+    JsonOption,
+    SetOption,
+    TrustOption,
+    friendly_errors,
+    out,
+    print_json,
+    settings_from,
+)
 from senju.cli.quantities import count_text
 from senju.cli.trials import (
     ConfigOption,
@@ -24,6 +32,7 @@ from senju.trials.differences import Difference
 from senju.trials.equality import Verdict, candidates
 from senju.trials.equality import verify as hold_against_serial
 from senju.trials.scale import SMALL, scaled_config
+from senju.trust import trusting
 
 
 def verify(
@@ -37,6 +46,7 @@ def verify(
     config: ConfigOption = None,
     assignments: SetOption = None,
     seed: Annotated[int | None, typer.Option(help="Short for --set seed=N.")] = None,
+    trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Prove that rollouts and weights are equal, byte for byte, whoever plays; or name the first that is not.
@@ -44,7 +54,7 @@ def verify(
     Each backend runs beside the serial one, each with a learner of its own. Few small shards are played
     unless settings say otherwise.
     """
-    with friendly_errors(), expected_losses() if kill else nullcontext():
+    with friendly_errors(), trusting(trust), expected_losses() if kill else nullcontext():
         counts = numbers(workers)
         scale = SMALL._replace(num_shards=max(SMALL.num_shards, max(counts) + 1))
         resolved = scaled_config(game, scale, settings_from(config, assignments, seed=seed))

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from senju.arguments import is_whole
 from senju.collect.slots import Rollout
+from senju.config import shown
 from senju.errors import SenjuError
 from senju.games.game import Game
 from senju.kernels import compiled, legal_words, unpack_legal
@@ -83,8 +85,8 @@ class ExperienceBuffer:
     """Room for `capacity` decisions of one game, taken once with the first batch and used again."""
 
     def __init__(self, capacity: int) -> None:
-        if capacity < 1:
-            raise ExperienceError(f"capacity={capacity}: expected room for 1 decision or more")
+        if not is_whole(capacity, 1):
+            raise ExperienceError(f"capacity={shown(capacity)}: expected room for 1 decision or more")
         self.capacity = capacity
         self._columns: Experiences | None = None
         self._size = 0
@@ -101,6 +103,8 @@ class ExperienceBuffer:
 
     def add_batch(self, batch: Experiences) -> None:
         """Copy a batch behind what is there; all of it, or none where it does not fit."""
+        if not isinstance(batch, Experiences):
+            raise ExperienceError(f"{shown(batch)} are no Experiences; add what collect_experiences gives")
         if self._columns is not None:
             _require_alike(self._columns, batch)
         stop = self._size + len(batch)
@@ -117,6 +121,8 @@ class ExperienceBuffer:
 
     def merge(self, other: "ExperienceBuffer") -> None:
         """Add all that is in another buffer, which keeps it."""
+        if not isinstance(other, ExperienceBuffer):
+            raise ExperienceError(f"{shown(other)} is no ExperienceBuffer; add_batch adds Experiences")
         if len(other):
             self.add_batch(other.batch)
 

@@ -11,11 +11,14 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from senju.arguments import is_whole, require_seed
+from senju.config import shown
 from senju.errors import ConfigError, GameContractError, IllegalActionError
 from senju.games.game import Game, Observations, Outcomes, States
 from senju.games.guards import Block, guarded, guarded_copy, is_intact
 from senju.games.rows import ACTION, Rows, choose_at_random
 from senju.kernels import legal_words, unpack_legal
+from senju.usercode import passes_on
 
 RUBBISH = (0x00, 0xFF)  # an output that differs after these two fillings was not written in full
 DECLARED = ("name", "num_seats", "num_actions", "observation_shape", "state_dtype")
@@ -42,10 +45,21 @@ class _Trace:
         self.arrays.append(tuple(array.copy() for array in arrays))
 
 
+_MOST = 2**20  # rows, and steps of each
+
+
 def check_game(game: Game, *, num_rows: int = 8, num_steps: int = 400, seed: int = 0) -> GameReport:
     """Play `num_rows` games at random and raise GameContractError at the first broken promise."""
-    if num_rows < 2:
-        raise ConfigError(f"num_rows={num_rows}: at least 2 are needed to see whether rows are independent")
+    if not isinstance(game, Game):
+        raise ConfigError(f"game={shown(game)}: expected a Game, as make_game gives it")
+    require_seed(seed)
+    if not is_whole(num_steps, 1, _MOST):
+        raise ConfigError(f"num_steps={shown(num_steps)}: expected a whole number from 1 to {_MOST}")
+    if not is_whole(num_rows, 2, _MOST):
+        raise ConfigError(
+            f"num_rows={shown(num_rows)}: expected 2 to {_MOST}; "
+            "at least 2 are needed to see whether rows are independent"
+        )
     checker = _Checker(game, num_rows, num_steps, seed)
     checker.declarations()
     checker.new_arrays_are_as_declared()
@@ -301,7 +315,9 @@ class _Checker:
             self.game.step(states, actions, self.game.new_outcomes(len(states)))
         except IllegalActionError as error:
             message = str(error)
-        except Exception as error:
+        except BaseException as error:
+            if passes_on(error):
+                raise
             raise GameContractError(
                 f"{self.game.name}: row {row}: action {action} {why}; "
                 f"expected an IllegalActionError, got {type(error).__name__}: {error}"

@@ -4,20 +4,33 @@ import math
 from collections.abc import Iterable
 from itertools import pairwise
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from senju.config import Part
+from senju.config import Part, shown
+from senju.errors import ConfigError
 from senju.models.heads import PolicyAndValue, scaled_orthogonal
 from senju.models.model import Model
+
+_MOST_WEIGHTS = 2**28  # a GiB
 
 
 class MlpConfig(Part):
     """Settings of the `mlp` model."""
 
     hidden: tuple[PositiveInt, ...] = Field(
-        (256, 256), min_length=1, description="Width of each hidden layer."
+        (256, 256), min_length=1, max_length=256, description="Width of each hidden layer."
     )
+
+    @model_validator(mode="after")
+    def _fits_into_memory(self) -> "MlpConfig":
+        num_weights = sum(math.prod(pair) for pair in pairwise((1, *self.hidden)))
+        if num_weights > _MOST_WEIGHTS:
+            raise ConfigError(
+                f"model.hidden={shown(list(self.hidden))} takes {shown(num_weights)} weights; "
+                f"expected at most {_MOST_WEIGHTS}"
+            )
+        return self
 
 
 class Mlp(Model):

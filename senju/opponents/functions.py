@@ -18,6 +18,8 @@ from senju.games.game import Game
 from senju.kernels import unpack_legal
 from senju.opponents.players import Player, Table
 from senju.registry import import_named
+from senju.trust import module_in
+from senju.usercode import passes_on
 
 Choose = Callable[[NDArray[Any], NDArray[np.bool_], np.random.Generator], int]
 
@@ -88,7 +90,9 @@ def _blaming(name: str, where: str) -> Iterator[None]:
     """Whatever is raised here is that opponent's fault."""
     try:
         yield
-    except (Exception, SystemExit) as error:  # nobody's bot ends the run by leaving, and without a word
+    except BaseException as error:  # nobody's bot ends the run by leaving, and without a word
+        if passes_on(error):
+            raise
         what = f"{type(error).__name__}: {error}"
         raise OpponentError(f"opponent {name} raised {what} ({where}){_line(error)}") from error
 
@@ -112,8 +116,7 @@ def _checked(action: Any, legal: NDArray[np.bool_], name: str, where: str) -> in
 
 def load_player(game: Game, description: str) -> Player | None:
     """The player that `package.module:name` points to; None where it is no such name."""
-    module_name, colon, name = description.partition(":")
-    if not colon or not all(word.isidentifier() for word in [*module_name.split("."), name]):
+    if module_in(description) is None:
         return None
     found = import_named("opponent", description)
     if isinstance(found, type) and issubclass(found, Player):
@@ -129,6 +132,8 @@ def _made(game: Game, player: Callable[..., Player], description: str) -> Player
     """A user's own player takes its game."""
     try:
         return player(game)
-    except Exception as error:
+    except BaseException as error:
+        if passes_on(error):
+            raise
         what = f"{type(error).__name__}: {error}"
         raise OpponentError(f"opponent {description!r} cannot be made for {game.name}: {what}") from error

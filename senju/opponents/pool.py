@@ -18,7 +18,7 @@ from senju.collect.orders import Orders
 from senju.collect.seating import CURRENT, Failure
 from senju.collect.slots import Rollout
 from senju.config import Part
-from senju.errors import OpponentError
+from senju.errors import CheckpointError, OpponentError
 from senju.kernels import compiled
 from senju.models.weights import Weights
 from senju.opponents.table import OpponentSpec
@@ -181,6 +181,7 @@ class OpponentPool:
         for number, spec in enumerate(fixed, start=1):
             self.members.append(Member(number, spec.description, place if spec.is_agent else -1, -1))
             place += spec.is_agent
+        self._fixed_ones = tuple(self.members)
         self._next = len(fixed) + 1
 
     @property
@@ -342,10 +343,20 @@ class OpponentPool:
             "results": [[*pair, *counts] for pair, counts in sorted(self.results.items())],
         }
 
+    def _may_lie(self, member: Member, weights: dict[int, Weights]) -> bool:
+        """Whether a snapshot lies among the snapshots and has its weights, or a fixed one where it was."""
+        if member.number > self._num_fixed:
+            return member.place < self.config.num_places and member.number in weights
+        return any((member.number, member.place) == (m.number, m.place) for m in self._fixed_ones)
+
     def load(self, saved: dict[str, Any], weights: dict[int, Weights], totals: NDArray[np.float64]) -> None:
         """Go on from what was saved."""
-        self._next = saved["next"]
-        self.members = [Member(**member) for member in saved["members"]]
+        members = [Member(**member) for member in saved["members"]]
+        wrong = [m for m in members if m.place >= 0 and not self._may_lie(m, weights)]
+        if wrong or saved["next"] <= max((m.number for m in members), default=0):
+            what = f"opponent {wrong[0].number} in place {wrong[0].place}" if wrong else "an opponent to come"
+            raise CheckpointError(f"the saved pool has {what}, which does not fit the run's settings")
+        self._next, self.members = saved["next"], members
         self.results = {(first, second): counts for first, second, *counts in saved["results"]}
         self.weights = dict(weights)
         self.totals[:] = totals

@@ -1,6 +1,7 @@
 """An agent: a trained network with its game, asked for moves, values and weights."""
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any, TypeVar
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from senju.collect.exploration import BY_POLICY, Acting
 from senju.collect.rollout import Actor
-from senju.config import Settings
+from senju.config import Settings, shown
 from senju.errors import ConfigError, ModelError, NoLegalActionError
 from senju.games.game import Game, States
 from senju.kernels import unpack_legal
@@ -64,7 +65,10 @@ class Agent:
 
     def _evaluate(self, states: States) -> tuple[NDArray[np.float64], NDArray[np.float32], NDArray[np.bool_]]:
         """Logits, values and legality, each [row, acting, …]."""
-        game, num_rows = self.game, len(states)
+        game = self.game
+        if not isinstance(states, np.ndarray) or states.dtype != game.state_dtype:
+            raise ConfigError(f"states={shown(states)}: expected an array of {game.name}'s states")
+        num_rows = len(states)
         observations = game.new_observations(num_rows)
         game.observe(states, observations)
         legal = unpack_legal(observations.legal, game.num_actions)
@@ -92,6 +96,8 @@ class Agent:
 
     def set_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
         """Take over weights that `get_weights` gave, of this agent or of one with an equal network."""
+        if not isinstance(weights, Mapping):
+            raise ModelError(f"weights={shown(weights)}: expected arrays by name, as get_weights gives them")
         own = self.model.state_dict()
         expected = {name: tuple(tensor.shape) for name, tensor in own.items()}
         given = {name: np.shape(array) for name, array in weights.items()}
@@ -107,6 +113,8 @@ class Agent:
 
     def player(self, temperature: float = 0.0) -> AgentPlayer:
         """The agent as a player in matches."""
+        if not isinstance(temperature, Real) or not 0 <= temperature <= 1e6:
+            raise ConfigError(f"temperature={shown(temperature)}: expected a number from 0 to 1e6")
         if temperature and self.acting.by == "action_values":
             raise ConfigError(
                 f"temperature={temperature:g}: {self.name} learned action values, and no policy to draw from"

@@ -6,10 +6,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from senju.arguments import as_path, is_whole, require_listener
 from senju.backends.arena import require_room
 from senju.backends.building import block_sizes
 from senju.backends.script import refuse_unguarded
-from senju.config import PartT, Settings, merged, validated
+from senju.config import PartT, Settings, merged, shown, validated
 from senju.errors import ConfigError
 from senju.games import make_game
 from senju.training.evaluation import require_turns_of_two
@@ -20,6 +21,7 @@ from senju.training.opponents import make_player, with_full_path
 from senju.training.run import Run, new_models
 from senju.training.run_config import RunConfig, require_device, resolve_config
 from senju.training.trainer import Listener, Trainer
+from senju.trust import accept_named, trusting
 
 CHANGEABLE_ON_RESUME = ("total_steps", "evaluation", "checkpoint", "backend", "learners")
 
@@ -34,6 +36,7 @@ def train(
     from_checkpoint: str | None = None,
     max_updates: int | None = None,
     listener: Listener | None = None,
+    trust: bool = False,
     **settings: Any,
 ) -> Run:
     """Train an agent and return its run, with `run.agent`, `run.metrics` and `run.path`.
@@ -44,15 +47,18 @@ def train(
     game's own settings go with `game={"name": …, …}`. `opponents` may be a list, or a line with commas:
     "pool" (its own past), "minimax:2", a run's folder, or a function `f(observation, legal, random)`.
     `resume` takes an existing run's folder and goes on from its newest checkpoint, or from the one named
-    by `from_checkpoint`. `max_updates` stops early; the run can be resumed. Ctrl-C finishes the step,
-    saves, and raises KeyboardInterrupt.
+    by `from_checkpoint`; `trust` loads what it names, also code that is not installed (docs/trust.md).
+    `max_updates` stops early; the run can be resumed. Ctrl-C finishes the step, saves, and raises
+    KeyboardInterrupt.
     """
     refuse_unguarded()
-    if max_updates is not None and max_updates < 1:
-        raise ConfigError(f"max_updates={max_updates}: expected 1 or more, or None for all")
+    require_listener(listener, Listener)
+    if max_updates is not None and not is_whole(max_updates, 1):
+        raise ConfigError(f"max_updates={shown(max_updates)}: expected 1 or more, or None for all")
     if isinstance(game, dict):
         game, settings = None, {**settings, "game": game}
-    prepared = prepare(game, run, resume, from_checkpoint, settings, workers, preset)
+    with trusting(trust):
+        prepared = prepare(game, run, resume, from_checkpoint, settings, workers, preset)
     with stop_on_signals() as stop:
         train_run(prepared, stop, listener, from_checkpoint, max_updates)
     if stop.is_set:
@@ -82,17 +88,20 @@ def prepare(
 ) -> Run:
     """The run to train: a new one in the folder `run`, or the one to resume."""
     settings = with_opponents(settings)
+    accept_named(game)
+    folder = None if run is None else as_path("run", run)
+    resumed = None if resume is None else as_path("resume", resume)
     if workers is not None:
-        settings = _with_workers(settings, workers, Run(resume).config.backend if resume else {})
-    if resume is None:
+        settings = _with_workers(settings, workers, Run(resumed).config.backend if resumed else {})
+    if resumed is None:
         if checkpoint is not None:
-            raise ConfigError(f"{checkpoint!r} says where to go on from; name the run to resume as well")
-        return _prepare_run(game, run, settings, preset)
+            raise ConfigError(f"{shown(checkpoint)} says where to go on from; name the run to resume as well")
+        return _prepare_run(game, folder, settings, preset)
     if preset is not None:
-        raise ConfigError(f"preset={preset!r} is for new runs; {resume} has its settings already")
+        raise ConfigError(f"preset={shown(preset)} is for new runs; {resume} has its settings already")
     if run is not None:
         raise ConfigError(f"resume goes on in {resume}; a new run={str(run)!r} cannot be given as well")
-    return _prepare_resume(Path(resume), game, checkpoint, settings)
+    return _prepare_resume(resumed, game, checkpoint, settings)
 
 
 def _with_workers(settings: Settings, num_workers: int, before: Settings) -> Settings:
@@ -105,16 +114,14 @@ def _with_workers(settings: Settings, num_workers: int, before: Settings) -> Set
     return merged(settings, {"backend": {"name": name, "num_workers": num_workers}})
 
 
-def _prepare_run(
-    game: str | None, folder: str | os.PathLike[str] | None, settings: Settings, preset: str | None
-) -> Run:
+def _prepare_run(game: str | None, folder: Path | None, settings: Settings, preset: str | None) -> Run:
     """A new run's folder, made only after its settings are found good."""
     config = _with_good_opponents(resolve_config(game, settings, variant=preset))
     rules = make_game(**config.game)
     models = new_models(rules, config)  # a network that does not fit the game is refused here
     load_fixed(rules, config.opponents.fixed if config.has_opponents else ())  # a resume has them saved
     require_room(config.plan, rules, block_sizes(config.plan, models))
-    return Run.create(Path(folder) if folder else free_folder(config), config)
+    return Run.create(free_folder(config) if folder is None else folder, config)
 
 
 def free_folder(config: RunConfig) -> Path:

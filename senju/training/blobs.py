@@ -4,12 +4,11 @@ Checkpoints name the blobs they need, and share them: what was saved once is not
 safetensors file, written beside and renamed, whose name ends with the SHA-256 of its bytes.
 """
 
-import contextlib
 import hashlib
 import json
-import os
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.errors import CheckpointError
-from senju.training.checkpoint import UNFINISHED, CheckpointFolder, checkpoints_without
+from senju.files import describe_os_error, is_there, make_folder, names_in, read_file, replace_durably
+from senju.models.weights import Weights
+from senju.training.checkpoint import BLOB_NAME, CheckpointFolder, checkpoints_without
 
-_NAME = re.compile(r"([a-z0-9_]+)-([0-9a-f]{64})\.safetensors")
 _CODES = {  # what safetensors calls them; everything else is kept as bytes, with its dtype beside it
     "<f8": "F64",
     "<f4": "F32",
@@ -35,6 +35,7 @@ _CODES = {  # what safetensors calls them; everything else is kept as bytes, wit
     "|b1": "BOOL",
 }
 _DTYPES = {code: np.dtype(dtype) for dtype, code in _CODES.items()}
+_DESCRIPTION = re.compile(r"[<>|=][a-zA-Z?]\d{0,9}(\[\w+\])?", re.ASCII)
 _METADATA = "__metadata__"
 
 Buffer = bytes | memoryview
@@ -51,13 +52,14 @@ class BlobStore:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self._run = folder, folder.parent.parent  # nothing below the latter is reached by a link
 
     def names(self) -> set[str]:
         """The blobs there are."""
-        if not self.folder.exists():
-            return set()
-        return {name for name in os.listdir(self.folder) if _NAME.fullmatch(name)}
+        try:
+            return {name for name in names_in(self.folder, self._run) if BLOB_NAME.fullmatch(name)}
+        except OSError as error:
+            raise CheckpointError(f"cannot read {self.folder}: {describe_os_error(error)}") from None
 
     def write(self, label: str, arrays: Mapping[str, NDArray[Any]]) -> str:
         """Save arrays, unless they are there already under that label; return the blob's name.
@@ -70,48 +72,40 @@ class BlobStore:
         for buffer in buffers:
             digest.update(buffer)
         name = f"{label}-{digest.hexdigest()}.safetensors"
-        assert _NAME.fullmatch(name), f"a label of small letters, digits and _, not {label!r}"
+        assert BLOB_NAME.fullmatch(name), f"a label of small letters, digits and _, not {label!r}"
         try:
-            if not (self.folder / name).exists():
-                self._write(name, buffers)
+            make_folder(self.folder, self._run)
+            if not is_there(self.folder / name, self._run):
+                replace_durably(self.folder / name, buffers, self._run)
         except OSError as error:
             raise CheckpointError(CheckpointFolder(self.folder.parent).explain(error)) from error
         return name
 
-    def _write(self, name: str, buffers: Iterable[Buffer]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        unfinished = self.folder / f"{UNFINISHED}{name}"
-        try:
-            with unfinished.open("wb") as file:
-                for buffer in buffers:
-                    file.write(buffer)
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.rename(self.folder / name)
-        except OSError:
-            with contextlib.suppress(OSError):
-                unfinished.unlink()
-            raise
-
     def read(self, name: str) -> dict[str, NDArray[Any]]:
         """The arrays of a blob, not to be written to; every byte of it is verified."""
-        parts = _NAME.fullmatch(name)
+        parts = BLOB_NAME.fullmatch(name)
         if parts is None:
             raise CheckpointError(self._damaged(name, "no blob has such a name"))
         try:
-            data = (self.folder / name).read_bytes()
+            data = read_file(self.folder / name, self._run)
         except OSError as error:
-            raise CheckpointError(self._damaged(name, error.strerror or str(error))) from None
+            raise CheckpointError(self._damaged(name, describe_os_error(error))) from None
         if hashlib.sha256(data).hexdigest() != parts[2]:
             raise CheckpointError(self._damaged(name, "it is not what was written (its SHA-256 differs)"))
         try:
             return _decode(data)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise CheckpointError(self._damaged(name, f"it holds no arrays: {error}")) from None
 
+    def read_weights(self, name: str) -> Weights:
+        """The weights that a blob holds, as one block of bytes."""
+        weights = self.read(name).get("weights")
+        if weights is None or weights.dtype != np.uint8 or weights.ndim != 1:
+            raise CheckpointError(self._damaged(name, "it holds no weights"))
+        return weights
+
     def _damaged(self, name: str, what: str) -> str:
-        path = self.folder / name
-        return f"{path} is damaged: {what}; {checkpoints_without(path)}"
+        return f"{self.folder / name} is damaged: {what}; {checkpoints_without(name, self.folder)}"
 
 
 def label_of(name: str) -> str:
@@ -156,10 +150,16 @@ def _decode(data: bytes) -> dict[str, NDArray[Any]]:
     dtypes = header.pop(_METADATA, {})
     arrays: dict[str, NDArray[Any]] = {}
     for name, entry in header.items():
-        dtype, shape, (begin, _) = _DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
+        dtype, shape, (begin, end) = _DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
+        if not all(type(number) is int and number >= 0 for number in (*shape, begin, end)):
+            raise ValueError(f"{name} has the shape {shape} at {begin} to {end}")
+        if math.prod(shape) * dtype.itemsize != end - begin or first + end > len(data):
+            raise ValueError(f"{name} of shape {shape} is not what lies at {begin} to {end}")
         if name in dtypes:
             dtype = np.lib.format.descr_to_dtype(_as_tuples(json.loads(dtypes[name])))
-            shape = shape[:-1]
+            *shape, itemsize = shape
+            if dtype.itemsize != itemsize:
+                raise ValueError(f"{name} has items of {itemsize} bytes, and {dtype} has {dtype.itemsize}")
         if dtype.hasobject:  # NumPy would take the bytes for addresses
             raise ValueError(f"{name} would be of objects")
         arrays[name] = np.ndarray(shape, dtype, data, first + begin)
@@ -169,5 +169,7 @@ def _decode(data: bytes) -> dict[str, NDArray[Any]]:
 def _as_tuples(descr: Any) -> Any:
     """NumPy's description of a dtype, of whose tuples JSON has made lists."""
     if isinstance(descr, str):
+        if not _DESCRIPTION.fullmatch(descr):  # NumPy would evaluate some others
+            raise ValueError(f"{descr[:40]!r} describes no dtype")
         return descr
     return [(name, _as_tuples(inner), *map(tuple, shape)) for name, inner, *shape in descr]

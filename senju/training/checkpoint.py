@@ -6,13 +6,10 @@ changes lies in blobs beside the checkpoints that name them (`blobs.py`); a blob
 """
 
 import contextlib
-import errno
 import hashlib
 import json
 import logging
-import os
 import re
-import shutil
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
@@ -22,15 +19,29 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from senju.errors import CheckpointError
+from senju.config import shown
+from senju.errors import CheckpointError, ConfigError
+from senju.files import (
+    UNFINISHED,
+    describe_os_error,
+    is_there,
+    make_folder,
+    names_in,
+    read_file,
+    remove_file,
+    remove_tree,
+    rename,
+    sync_folder,
+    write_durably,
+)
 from senju.version import __version__
 
 logger = logging.getLogger(__name__)
 
 FORMAT = 1  # later ones keep the seal around the content, so that they are not taken for damage
 TENSORS, STATE, BLOBS = "tensors.safetensors", "state.json", "blobs"
-UNFINISHED = ".unfinished-"
-_NAME = re.compile(r"update_\d{9}")
+_NAME = re.compile(r"update_\d{9}", re.ASCII)
+BLOB_NAME = re.compile(r"([a-z0-9_]+)-([0-9a-f]{64})\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -46,7 +57,7 @@ class CheckpointFolder:
     """The checkpoints of one run, oldest first by name."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self._run = path, path.parent  # nothing below the latter is reached by a link
 
     @property
     def blobs(self) -> Path:
@@ -77,6 +88,8 @@ class CheckpointFolder:
         return self._path(name) in self.all()
 
     def _path(self, name: str) -> Path:
+        if not isinstance(name, str) or "\0" in name:
+            raise ConfigError(f"checkpoint={shown(name)}: expected its name or its update, as text")
         return self.path / (f"update_{int(name):09d}" if re.fullmatch("[0-9]{1,9}", name) else name)
 
     def save(self, update: int, checkpoint: Checkpoint, keep: int) -> Path:
@@ -90,44 +103,56 @@ class CheckpointFolder:
         try:
             self._remove_unfinished_checkpoints()
             self._require_blobs(checkpoint.blobs)
-            unfinished.mkdir(parents=True)
-            _write(unfinished, checkpoint)
-            if final.exists():  # the same update, saved again
-                _discard(final)
-            unfinished.rename(final)
-            sync_folder(self.path)
+            make_folder(unfinished, self._run)
+            _write(unfinished, checkpoint, self._run)
+            if is_there(final, self._run):  # the same update, saved again
+                self._discard(final)
+            rename(unfinished, final.name, self._run)
+            sync_folder(self.path, self._run)
         except OSError as error:
             with contextlib.suppress(OSError):
-                shutil.rmtree(unfinished)
+                remove_tree(unfinished, self._run)
             raise CheckpointError(self.explain(error)) from error
         self._let_the_oldest_go(keep)
         return final
 
     def remove_unfinished(self) -> None:
         """Clear what a killed process left half-written; nobody may be writing meanwhile."""
-        self._remove_unfinished_checkpoints()
-        for left in self.blobs.glob(f"{UNFINISHED}*"):
-            left.unlink()
+        try:
+            self._remove_unfinished_checkpoints()
+            for left in self._blobs_there():
+                if BLOB_NAME.fullmatch(left.removeprefix(UNFINISHED)) and left.startswith(UNFINISHED):
+                    remove_file(self.blobs / left, self._run)
+        except OSError as error:
+            raise CheckpointError(
+                f"cannot clear {self.path} of what is half-written: {describe_os_error(error)}"
+            ) from error
 
     def _remove_unfinished_checkpoints(self) -> None:
-        for left in self.path.glob(f"{UNFINISHED}*"):
-            shutil.rmtree(left)
+        for left in names_in(self.path, self._run):
+            if left.startswith(UNFINISHED):
+                remove_tree(self.path / left, self._run)
+
+    def _blobs_there(self) -> list[str]:
+        return names_in(self.blobs, self._run)
 
     def _require_blobs(self, names: tuple[str, ...]) -> None:
         if not names:
             return
-        missing = sorted(set(names).difference(os.listdir(self.blobs)))
+        missing = sorted(set(names).difference(self._blobs_there()))
         if missing:
             raise CheckpointError(
                 f"cannot save a checkpoint in {self.path}: {len(missing)} of its {len(names)} blobs are gone "
                 f"from {BLOBS}, the first is {missing[0]}; {self._last_good()}"
             )
-        sync_folder(self.blobs)
+        for name in names:
+            is_there(self.blobs / name, self._run)  # which refuses a link
+        sync_folder(self.blobs, self._run)
 
     def _let_the_oldest_go(self, keep: int) -> None:
         try:
             for old in self.all()[:-keep]:
-                _discard(old)
+                self._discard(old)
             self._remove_blobs_nobody_names()
         except OSError as error:
             logger.warning("an old checkpoint could not be removed: %s", error)
@@ -135,22 +160,23 @@ class CheckpointFolder:
             logger.warning("no blob is removed, since nobody knows which are needed: %s", error)
 
     def _remove_blobs_nobody_names(self) -> None:
-        if not self.blobs.exists():
+        left = {name for name in self._blobs_there() if BLOB_NAME.fullmatch(name)}
+        if not left:
             return
-        sync_folder(self.path)  # after a power cut, what went must not come back without its blobs
-        left = {name for name in os.listdir(self.blobs) if not name.startswith(UNFINISHED)}
+        sync_folder(self.path, self._run)  # after a power cut, what went must not come back without its blobs
         for state in self.path.glob(f"*/{STATE}"):  # those set aside, too
             if not state.parent.name.startswith(UNFINISHED):
                 left -= blobs_of(state.parent)
         for name in left:
-            (self.blobs / name).unlink()
+            remove_file(self.blobs / name, self._run)
 
     def set_aside_after(self, path: Path) -> None:
         """Rename the checkpoints newer than `path`: going on from it makes another future."""
         for newer in [other for other in self.all() if other > path]:
             suffixes = chain([""], (f"_{number}" for number in count(2)))
             names = (f"abandoned_{newer.name}{suffix}" for suffix in suffixes)
-            newer.rename(next(aside for aside in map(newer.with_name, names) if not aside.exists()))
+            aside = next(name for name in names if not is_there(newer.with_name(name), self._run))
+            rename(newer, aside, self._run)
 
     def explain(self, error: OSError) -> str:
         """Why no checkpoint could be saved, and which one there is."""
@@ -160,37 +186,39 @@ class CheckpointFolder:
         kept = self.all()
         return f"the last good checkpoint is {kept[-1].name}" if kept else "there is no older one"
 
+    def _discard(self, path: Path) -> None:
+        """Take a checkpoint's name away first, so that a half-deleted one is never seen."""
+        is_there(path, self._run)  # which refuses a link
+        aside = f"{UNFINISHED}old-{path.name}"
+        rename(path, aside, self._run)
+        remove_tree(path.with_name(aside), self._run)
+
 
 def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint and verify every byte of it, but for its blobs: whoever reads these verifies them."""
-    content = _read_state(path)
-    if content["format"] > FORMAT:
-        raise CheckpointError(
-            f"{path} has format {content['format']}, this senju reads up to {FORMAT}; "
-            f"it was written by senju {content['senju']}: upgrade; {other_checkpoints(path)}"
-        )
+    content = _read_content(path)
     data = _read(path / TENSORS)
     if hashlib.sha256(data).hexdigest() != content["tensors_sha256"]:
-        raise CheckpointError(_damaged(path, f"{TENSORS} is not what was written (its SHA-256 differs)"))
+        raise CheckpointError(damaged(path, f"{TENSORS} is not what was written (its SHA-256 differs)"))
     try:
         tensors = safetensors.torch.load(data)
     except SafetensorError as error:
-        raise CheckpointError(_damaged(path, f"{TENSORS}: {error}")) from None
+        raise CheckpointError(damaged(path, f"{TENSORS}: {error}")) from None
     return Checkpoint(tensors, content["state"], tuple(content.get("blobs", ())))  # once there were none
 
 
 def blobs_of(path: Path) -> set[str]:
     """The blobs that a checkpoint names."""
-    return set(_read_state(path).get("blobs", ()))
+    return set(_read_content(path).get("blobs", ()))
 
 
 def read_state(path: Path) -> dict[str, Any]:
     """What a checkpoint holds besides its tensors."""
-    state: dict[str, Any] = _read_state(path)["state"]
+    state: dict[str, Any] = _read_content(path)["state"]
     return state
 
 
-def _write(folder: Path, checkpoint: Checkpoint) -> None:
+def _write(folder: Path, checkpoint: Checkpoint, root: Path) -> None:
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
     data = safetensors.torch.save(tensors)
     content = {
@@ -201,31 +229,60 @@ def _write(folder: Path, checkpoint: Checkpoint) -> None:
         "blobs": checkpoint.blobs,
     }
     sealed = {"content_sha256": _digest(content), "content": content}
-    write_durably(folder / TENSORS, data)
-    write_durably(folder / STATE, json.dumps(sealed, indent=1).encode())
-    sync_folder(folder)
+    write_durably(folder / TENSORS, [data], root)
+    write_durably(folder / STATE, [json.dumps(sealed, indent=1).encode()], root)
+    sync_folder(folder, root)
 
 
-def _read_state(path: Path) -> dict[str, Any]:
+def _read_content(path: Path) -> dict[str, Any]:
+    """What a checkpoint's `state.json` holds, each part of its type."""
+    content = _read_sealed(path)
+    saved_format = content.get("format")
+    if type(saved_format) is int and saved_format > FORMAT:
+        raise CheckpointError(
+            f"{path} has format {saved_format}, this senju reads up to {FORMAT}; "
+            f"it was written by senju {content.get('senju')}: upgrade; {other_checkpoints(path)}"
+        )
+    blobs = content.get("blobs", [])  # once there were none
+    is_good = {
+        "format": type(saved_format) is int and saved_format > 0,
+        "tensors_sha256": isinstance(content.get("tensors_sha256"), str),
+        "state": isinstance(content.get("state"), dict),
+        "blobs": isinstance(blobs, list) and all(isinstance(name, str) for name in blobs),
+    }
+    wrong = [part for part, good in is_good.items() if not good]
+    if wrong:
+        raise CheckpointError(
+            damaged(path, f"{STATE} has no {' and no '.join(wrong)}, or another type of it")
+        )
+    for name in blobs:
+        if not BLOB_NAME.fullmatch(name):
+            raise CheckpointError(damaged(path, f"{STATE} names {name!r}, and no blob has such a name"))
+    return content
+
+
+def _read_sealed(path: Path) -> dict[str, Any]:
     try:
         sealed = json.loads(_read(path / STATE))
         content: dict[str, Any] = sealed["content"]
         expected = sealed["content_sha256"]
-    except (ValueError, KeyError, TypeError):
-        raise CheckpointError(_damaged(path, f"{STATE} is cut off or not JSON")) from None
-    if _digest(content) != expected:
-        raise CheckpointError(_damaged(path, f"{STATE} is not what was written (its SHA-256 differs)"))
+        digest = _digest(content)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise CheckpointError(damaged(path, f"{STATE} is cut off or not JSON")) from None
+    if digest != expected or not isinstance(content, dict):
+        raise CheckpointError(damaged(path, f"{STATE} is not what was written (its SHA-256 differs)"))
     return content
 
 
 def _read(file: Path) -> bytes:
     try:
-        return file.read_bytes()
+        return read_file(file, file.parent.parent.parent)  # the run's folder
     except OSError as error:
-        raise CheckpointError(_damaged(file.parent, f"{file.name}: {error.strerror}")) from None
+        raise CheckpointError(damaged(file.parent, f"{file.name}: {describe_os_error(error)}")) from None
 
 
-def _damaged(path: Path, what: str) -> str:
+def damaged(path: Path, what: str) -> str:
+    """What is wrong with a checkpoint, and what to go on from instead."""
     return f"{path} is damaged: {what}; {other_checkpoints(path)}"
 
 
@@ -235,9 +292,9 @@ def other_checkpoints(path: Path) -> str:
     return _to_go_on_from(others) if others else "there is no other checkpoint in the run"
 
 
-def checkpoints_without(blob: Path) -> str:
+def checkpoints_without(blob: str, blobs: Path) -> str:
     """What a run can go on from without a blob that is no good."""
-    others = [other for other in CheckpointFolder(blob.parent.parent).all() if not _needs(other, blob.name)]
+    others = [other for other in CheckpointFolder(blobs.parent).all() if not _needs(other, blob)]
     return _to_go_on_from(others) if others else "no checkpoint of the run does without it"
 
 
@@ -254,44 +311,3 @@ def _to_go_on_from(checkpoints: list[Path]) -> str:
 
 def _digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def describe_os_error(error: OSError) -> str:
-    """What went wrong with a file, in words."""
-    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    return "the disk is full" if is_full else (error.strerror or str(error))
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    """Write a file and wait until it is on the disk."""
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def replace_durably(path: Path, data: bytes) -> None:
-    """Replace a file so that a reader, or a crash, sees the old content or the new, never a part."""
-    beside = path.with_name(f"{UNFINISHED}{path.name}")
-    try:
-        write_durably(beside, data)
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
-
-
-def sync_folder(path: Path) -> None:
-    """Wait until the names in a folder are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _discard(path: Path) -> None:
-    """Take a checkpoint's name away first, so that a half-deleted one is never seen."""
-    aside = path.with_name(f"{UNFINISHED}old-{path.name}")
-    path.rename(aside)
-    shutil.rmtree(aside)

@@ -24,8 +24,8 @@ from pydantic import Field
 
 from senju.config import Part, nearest, validated
 from senju.errors import ControlError, SenjuError
-from senju.training.checkpoint import describe_os_error
-from senju.training.run import Run
+from senju.files import describe_os_error
+from senju.training.run_folder import RunFolder
 from senju.training.run_socket import connect, listening, read_line, require_owner, send_message
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class ControlServer:
     def __init__(self, folder: Path, answer: Callable[[str, dict[str, Any]], Answer]) -> None:
         self.folder, self._answer = Path(folder), answer
         self._clients: dict[threading.Thread, socket.socket] = {}
-        self._guard = threading.Lock()  # of the clients
+        self._guard = threading.Lock()  # of the clients; their sockets are closed while it is held
         self._end = ExitStack()
 
     def __enter__(self) -> "ControlServer":
@@ -142,16 +142,15 @@ class ControlServer:
 
     def _attend(self, connection: socket.socket) -> None:
         try:
-            with connection:
-                line = read_line(connection, MAX_REQUEST, monotonic() + CLIENT_SECONDS)
-                if line:  # else it only looked whether anybody is here
-                    answer = self._answer_to(connection, line)
-                    connection.settimeout(CLIENT_SECONDS)
-                    send_message(connection, answer)
+            line = read_line(connection, MAX_REQUEST, monotonic() + CLIENT_SECONDS)
+            if line:  # else it only looked whether anybody is here
+                answer = self._answer_to(connection, line)
+                connection.settimeout(CLIENT_SECONDS)
+                send_message(connection, answer)
         except OSError as error:
             logger.debug("a client went away: %s", error)
         finally:
-            with self._guard:
+            with self._guard, connection:  # no other thread is about to shut the socket down
                 del self._clients[threading.current_thread()]
 
     def _answer_to(self, connection: socket.socket, line: bytes) -> Answer:
@@ -164,16 +163,17 @@ class ControlServer:
     def _let_clients_finish(self) -> None:
         deadline = monotonic() + CLOSING_SECONDS
         with self._guard:
-            clients = dict(self._clients)
-        for connection in clients.values():
-            with suppress(OSError):  # it has just finished
-                connection.shutdown(socket.SHUT_RD)  # no more requests; an answer can still be sent
-        for thread, connection in clients.items():
+            clients = list(self._clients)
+            for connection in self._clients.values():
+                with suppress(OSError):  # the client has gone
+                    connection.shutdown(socket.SHUT_RD)  # no more requests; an answer can still be sent
+        for thread in clients:
             thread.join(max(0.0, deadline - monotonic()))
-            if thread.is_alive():
-                logger.warning("a command was still under way when the run ended; it gets no answer")
-                with suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
+            with self._guard:
+                if thread in self._clients:
+                    logger.warning("a command was still under way when the run ended; it gets no answer")
+                    with suppress(OSError):
+                        self._clients[thread].shutdown(socket.SHUT_RDWR)
 
 
 def _refusal(reason: str) -> Answer:
@@ -211,7 +211,7 @@ def ask_if_trained(folder: Path, command: str, timeout: float = 60.0, **argument
     folder, deadline = Path(folder), monotonic() + timeout
     connection = connect(folder, timeout)
     if connection is None:
-        Run(folder)  # a folder that is not a run at all is told from one at rest
+        RunFolder(folder)  # a folder that is not a run at all is told from one at rest
         return None
     with connection:
         try:

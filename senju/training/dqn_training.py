@@ -3,7 +3,8 @@
 import os
 from typing import Any
 
-from senju.config import Settings, merged
+from senju.arguments import is_whole
+from senju.config import Settings, merged, shown
 from senju.errors import ConfigError
 from senju.games import make_game
 from senju.machine import available_cores
@@ -81,9 +82,11 @@ def train_dqn(
     if opponents is not None:
         settings = {"opponents": opponents, **settings}
     whole = merged(wanted, with_opponents(settings))
+    if not isinstance(whole["algorithm"], dict):
+        raise ConfigError(f"algorithm={shown(whole['algorithm'])}: expected settings of dqn, or leave it out")
     if whole["algorithm"]["name"] != "dqn":
         raise ConfigError(
-            f"algorithm={whole['algorithm']['name']!r}: train_dqn trains by dqn, senju.train by any"
+            f"algorithm={shown(whole['algorithm']['name'])}: train_dqn trains by dqn, senju.train by any"
         )
     trained = train(chosen, workers=workers, run=run, listener=listener, **whole)
     return trained.agent
@@ -101,5 +104,5 @@ def _whole_episodes(per_batch: int, per_shard: int, length: int) -> Settings:
 
 def _require_positive(**numbers: int) -> None:
     for name, number in numbers.items():
-        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise ConfigError(f"{name}={number!r}: expected a whole number from 1")
+        if not is_whole(number, 1):
+            raise ConfigError(f"{name}={shown(number)}: expected a whole number from 1")

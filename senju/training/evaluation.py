@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from senju.arguments import is_whole, require_seed
+from senju.config import shown
 from senju.errors import ConfigError
 from senju.games.game import ILLEGAL, Game, Oracle, States
 from senju.games.rows import Rows, Stream, choose_at_random
@@ -113,8 +115,16 @@ def play_match(
     opponent that plays by an oracle, every move of the player that it can judge is judged.
     """
     require_turns_of_two(game)
-    if num_games < 2 or num_games % 2:
-        raise ConfigError(f"games={num_games}: expected an even number, since colours are swapped in pairs")
+    require_seed(seed)
+    for name, given in (("player", player), ("opponent", opponent)):
+        if not isinstance(given, Player):
+            raise ConfigError(f"{name}={shown(given)}: expected a Player, as agent.player() gives it")
+    if opening_plies is not None and not is_whole(opening_plies, 0):
+        raise ConfigError(f"opening_plies={shown(opening_plies)}: expected a whole number from 0")
+    if not is_whole(num_games, 2, 2**31) or num_games % 2:
+        raise ConfigError(
+            f"games={shown(num_games)}: expected an even number, since colours are swapped in pairs"
+        )
     if opening_plies is None:
         opening_plies = 4 if player.is_deterministic and opponent.is_deterministic else 0
     match = _Match(game, (player, opponent), num_games, seed, opening_plies)
@@ -127,6 +137,8 @@ def play_match(
 
 def require_turns_of_two(game: Game) -> None:
     """Refuse a game in which no match can be played."""
+    if not isinstance(game, Game):
+        raise ConfigError(f"game={shown(game)}: expected a Game, as make_game gives it")
     if game.num_seats != 2 or game.num_acting != 1:
         at_once = " at once" if game.num_acting > 1 else ""
         own = "give each seat its own agent with collect.seating=independent, or " if at_once else ""

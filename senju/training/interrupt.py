@@ -63,14 +63,14 @@ def stop_on_signals() -> Iterator[StopRequest]:
         request.signal = signal.Signals(number)
         logger.warning("stopping: this step is finished and saved first; once more stops at once")
 
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    # Written to at once, from whichever thread the signal came to. `handle` only runs when the main thread
-    # gets round to it: too late for a sleep that begins just after the signal.
-    previous_wake = signal.set_wakeup_fd(arrive.fileno(), warn_on_full_buffer=False)
-    try:
-        with arrivals, arrive:
+    with arrivals, arrive:  # closed last: a signal is written to the number, whatever file has it by then
+        previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        # Written to at once, from whichever thread the signal came to. `handle` only runs when the main
+        # thread gets round to it: too late for a sleep that begins just after the signal.
+        previous_wake = signal.set_wakeup_fd(arrive.fileno(), warn_on_full_buffer=False)
+        try:
             yield request
-    finally:
-        signal.set_wakeup_fd(previous_wake)
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        finally:
+            signal.set_wakeup_fd(previous_wake)
+            for number, handler in previous.items():
+                signal.signal(number, handler)

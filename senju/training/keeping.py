@@ -10,9 +10,11 @@ import torch
 from numpy.typing import NDArray
 
 from senju.algorithms.learner import LearnerState
+from senju.collect.exploration import Acting
 from senju.collect.shard import ShardState, new_shard_state
 from senju.games.game import Game
-from senju.models.weights import Weights
+from senju.models import make_model
+from senju.models.weights import WeightBlock, Weights
 from senju.opponents.table import OpponentSpec
 from senju.training.blobs import BlobStore
 from senju.training.checkpoint import Checkpoint
@@ -21,6 +23,7 @@ from senju.training.loop import Loop
 from senju.training.ring_saving import RingSaver
 from senju.training.run import Run
 from senju.training.run_socket import SOCKET
+from senju.training.saved_state import taken_up
 
 logger = logging.getLogger(__name__)
 
@@ -57,14 +60,26 @@ class Keeper:
             return None
         state = self.run.load(path, DECIDING_PARTS).state
         weights = self._read_weights(state)
-        return [
-            FixedOpponent(OpponentSpec(**spec), weights.get(number))
-            for number, spec in enumerate(state["fixed"], start=1)
-        ]
+        with taken_up(path):
+            return [
+                self._saved_opponent(OpponentSpec(**spec), weights.get(number))
+                for number, spec in enumerate(state["fixed"], start=1)
+            ]
+
+    def _saved_opponent(self, spec: OpponentSpec, weights: Weights | None) -> FixedOpponent:
+        """A fixed opponent; what it plays with is tried here, so that a fault is the checkpoint's."""
+        if spec.model is not None:
+            game = self.run.game
+            model = make_model(spec.model, game.observation_shape, game.num_actions, seed=0)
+            if weights is None:
+                raise ValueError(f"there are no weights of {spec.description}")
+            WeightBlock(model).write(weights)
+            Acting(**spec.acting)
+        return FixedOpponent(spec, weights)
 
     def _read_weights(self, state: dict[str, Any]) -> dict[int, Weights]:
-        self._blobs = {int(number): name for number, name in state["opponents_weights"].items()}
-        return {number: self._store.read(name)["weights"] for number, name in self._blobs.items()}
+        self._blobs = {int(number): name for number, name in state.get("opponents_weights", {}).items()}
+        return {number: self._store.read_weights(name) for number, name in self._blobs.items()}
 
     def note_turn(self, loop: Loop, update: int, next_save: int) -> None:
         """The rollouts of an update are learned from: write them now if the next checkpoint needs them."""
@@ -134,6 +149,13 @@ class Keeper:
         checkpoint = self.run.load(path, DECIDING_PARTS)
         state, tensors = checkpoint.state, checkpoint.tensors
         self._savers = self._new_savers(loop)
+        with taken_up(path):
+            self._take_up(loop, state, tensors)
+        self.run.checkpoints.set_aside_after(path)
+        logger.info("resumed from %s", path.name)
+        return state
+
+    def _take_up(self, loop: Loop, state: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
         for saver in self._savers.values():
             saver.load(state["turns"])
         learner = {n.removeprefix("learner."): t for n, t in tensors.items() if n.startswith("learner.")}
@@ -144,9 +166,6 @@ class Keeper:
             loop.pool.load(state["pool"], own, tensors["pool.totals"].numpy())
         states = [_read_shard(self.run.game, loop, tensors, index) for index in range(loop.plan.num_shards)]
         loop.backend.restore(states, turn=state["update"])
-        self.run.checkpoints.set_aside_after(path)
-        logger.info("resumed from %s", path.name)
-        return state
 
     def close(self) -> None:
         """Let the background rest."""

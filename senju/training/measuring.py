@@ -16,8 +16,7 @@ from senju.training.metrics import MetricsWriter
 from senju.training.opponents import make_player
 from senju.training.plot import rewards_svg, strength_svg
 from senju.training.run import Run
-
-STRENGTH, REWARDS, FILMS = "strength.svg", "rewards.svg", "episodes"
+from senju.training.run_folder import FILMS, REWARDS, STRENGTH
 
 
 class Moment(NamedTuple):

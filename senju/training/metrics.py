@@ -2,31 +2,44 @@
 
 import contextlib
 import json
-import logging
+import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from senju.errors import RunFolderError
-from senju.training.checkpoint import describe_os_error, replace_durably
+from senju.files import DESCRIPTORS, describe_os_error, encoded, open_file, opened_folder, replace_durably
+from senju.training.records import Needed, Record, has, read_records
 
-logger = logging.getLogger(__name__)
+__all__ = ["MetricsWriter", "Record", "read_metrics", "records_of"]
 
-Record = dict[str, Any]  # "kind" is "update", "evaluation" or "episodes", "update" its number
+METRICS, TENSORBOARD = "metrics.jsonl", "tensorboard"
+_NUMBER = (int, float)
+_EVERY: Needed = {"kind": str, "update": int}
+_KINDS: dict[str, Needed] = {
+    "update": {"steps": _NUMBER, "seconds": _NUMBER, "stages": dict},
+    "evaluation": {"steps": _NUMBER, "opponent": str, "score": _NUMBER, "interval": list},
+    "episodes": {"steps": _NUMBER, "rewards": list, "random": list, "intervals": list},
+}
 
 
 def read_metrics(path: Path) -> list[Record]:
     """The records of a metrics file; a last line cut off by a crash is left out."""
-    if not path.exists():
-        return []
-    lines = path.read_text(encoding="utf-8").splitlines()
-    records = []
-    for number, line in enumerate(lines, 1):
-        try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError:
-            if number < len(lines):
-                raise RunFolderError(f"{path}, line {number} is not JSON: {line[:80]!r}") from None
-            logger.warning("%s: the last line is cut off and left out", path)
+    return read_records(path, _EVERY)
+
+
+def records_of(kind: str, path: Path) -> list[Record]:
+    """Those of one kind: `update`, `evaluation` or `episodes`."""
+    records = [record for record in read_metrics(path) if record["kind"] == kind]
+    for record in records:
+        if not has(record, _KINDS[kind]):
+            missing = ", ".join(
+                name for name, type_ in _KINDS[kind].items() if not has(record, {name: type_})
+            )
+            raise RunFolderError(
+                f"{path}: the {kind} of update {record['update']} has no {missing}, or another type of it; "
+                "remove the line, or repair it"
+            )
     return records
 
 
@@ -35,27 +48,30 @@ class MetricsWriter:
 
     def __init__(self, folder: Path, *, after_update: int = 0, tensorboard: bool = True) -> None:
         """Records of updates after `after_update` are dropped: they will be computed again."""
-        self.path = folder / "metrics.jsonl"
+        self.path = folder / METRICS
         kept = [record for record in read_metrics(self.path) if record["update"] <= after_update]
         self._board: Any = None
+        self._end = contextlib.ExitStack()
         try:
             replace_durably(self.path, "".join(json.dumps(record) + "\n" for record in kept).encode())
             if tensorboard:
                 from torch.utils.tensorboard import SummaryWriter  # slow to import, not always wanted
 
-                self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=after_update + 1)
-            self._file: TextIO = self.path.open("a", encoding="utf-8")
+                address = self._end.enter_context(_reached(folder / TENSORBOARD, folder))
+                self._board = SummaryWriter(address, purge_step=after_update + 1)
+            self._file = os.fdopen(open_file(self.path, os.O_WRONLY | os.O_APPEND), "ab")
         except OSError as error:
+            self._end.close()
             raise self._explained(error) from error
 
     def write(self, record: Record, scalars: dict[str, float]) -> None:
         """Append a record; `scalars` go to TensorBoard under their names."""
         try:
-            self._file.write(json.dumps(record) + "\n")
+            self._file.write(json.dumps(record).encode() + b"\n")
             self._file.flush()
             if self._board is not None:
                 for name, value in scalars.items():
-                    self._board.add_scalar(name, value, record["update"])
+                    self._board.add_scalar(encoded(name).decode(), value, record["update"])
         except OSError as error:
             raise self._explained(error) from error
 
@@ -70,3 +86,12 @@ class MetricsWriter:
             with contextlib.suppress(OSError):
                 self._board.close()
             self._board = None
+        self._end.close()
+
+
+@contextlib.contextmanager
+def _reached(folder: Path, root: Path) -> Iterator[str]:
+    """An address of a folder that leads nowhere else, and that is UTF-8, as TensorBoard needs it."""
+    with opened_folder(folder, root, make=True) as descriptor:
+        through = DESCRIPTORS / str(descriptor)
+        yield str(through if through.exists() else folder)

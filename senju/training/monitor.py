@@ -11,7 +11,8 @@ from time import monotonic, time
 from typing import Any
 
 from senju.backends.backend import Activity, Backend, Event
-from senju.training.checkpoint import describe_os_error, replace_durably
+from senju.files import describe_os_error, encoded, replace_durably
+from senju.training.records import Record, append_record, read_records
 from senju.training.timeline import LEARNER, Timeline, timeline_svg
 
 logger = logging.getLogger(__name__)
@@ -79,8 +80,7 @@ class Monitor:
         when = datetime.fromtimestamp(event.time, UTC).isoformat(timespec="milliseconds")
         record = {"update": update, **event._asdict(), "time": when}
         try:
-            with (self._folder / EVENTS).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
+            append_record(self._folder / EVENTS, record)
         except OSError as error:  # a report, not a result: training goes on
             logger.warning("cannot write %s: %s", self._folder / EVENTS, describe_os_error(error))
 
@@ -91,18 +91,15 @@ class Monitor:
             return
         trace = json.dumps(self.timeline.chrome_trace())
         try:
-            replace_durably(self._folder / TRACE, trace.encode())
-            replace_durably(self._folder / PICTURE, timeline_svg(self.timeline).encode())
+            replace_durably(self._folder / TRACE, encoded(trace))
+            replace_durably(self._folder / PICTURE, encoded(timeline_svg(self.timeline)))
         except OSError as error:  # a report, not a result
             logger.warning("cannot write the timeline in %s: %s", self._folder, describe_os_error(error))
 
 
-def read_events(folder: Path) -> list[dict[str, Any]]:
-    """The events of a run, in order."""
-    path = folder / EVENTS
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+def read_events(folder: Path) -> list[Record]:
+    """The events of a run, in order; a last line cut off by a crash is left out."""
+    return read_records(folder / EVENTS, {"kind": str})
 
 
 def shards_set_aside(folder: Path) -> int:

@@ -2,18 +2,19 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 from torch import nn
 
+from senju.arguments import as_path
 from senju.backends import BACKENDS
 from senju.backends.backend import Backend
-from senju.config import Part, Settings, read_yaml, validated
+from senju.config import MOST_SECONDS, Part, Settings, read_yaml, shown, validated
 from senju.errors import ConfigError
 from senju.machine import available_cores
 from senju.registry import Registry
+from senju.trust import require_trust
 
 
 class SettingWarning(UserWarning):
@@ -62,7 +63,7 @@ class ParallelConfig(Part):
     timeout: float | None = Field(
         None,
         ge=0,
-        allow_inf_nan=False,
+        le=MOST_SECONDS,
         description="Seconds after which `collect_experiences` returns with less, if not told; none: waits.",
     )
     queue_maxsize: int = Field(
@@ -88,11 +89,14 @@ class ParallelConfig(Part):
 def resolved(config: ParallelConfig | Mapping[str, Any] | str | os.PathLike[str] | None) -> ParallelConfig:
     """The settings, with as many workers as there are cores where none are named."""
     if isinstance(config, (str, os.PathLike)):
-        config = read_yaml(Path(config))
+        file, config = config, read_yaml(as_path("config", config))
+        require_trust(file, config)
     if config is None or isinstance(config, Mapping):
         config = validated(ParallelConfig, config or {})
     if not isinstance(config, ParallelConfig):
-        raise ConfigError(f"config={config!r}: expected settings, a ParallelConfig or a YAML file's path")
+        raise ConfigError(
+            f"config={shown(config)}: expected settings, a ParallelConfig or a YAML file's path"
+        )
     return config.model_copy(update={"num_workers": config.num_workers or available_cores()})
 
 
@@ -101,15 +105,15 @@ def settings_of(registry: Registry[Any], part: Any) -> Settings:
     settings = _named(part)
     if isinstance(settings, Mapping) and "name" in settings:
         config = registry.configure(settings)
-        return {"name": str(settings["name"]), **config.model_dump(mode="json")}
+        return {"name": settings["name"], **config.model_dump(mode="json")}
     hint = "workers make their own, and what has no name cannot be made there"
     if isinstance(part, type):
         hint = f"for this class {f'{part.__module__}:{part.__qualname__}'!r}"
     elif isinstance(part, nn.Module):
         hint = "workers make their own by name; send them the weights with sync_model_to_workers(model)"
     raise ConfigError(
-        f"{registry.kind}={part!r}: expected a name ({', '.join(registry.names())}), settings with a name, "
-        f"or 'package.module:Class'; {hint}"
+        f"{registry.kind}={shown(part)}: expected a name ({', '.join(registry.names())}), "
+        f"settings with a name, or 'package.module:Class'; {hint}"
     )
 
 

@@ -11,10 +11,12 @@ with ParallelManager("connect_four", config={"num_workers": 2}) as manager:
 import logging
 import math
 import os
+import threading
 import warnings
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
+from numbers import Real
 from time import monotonic
 from types import TracebackType
 from typing import Any
@@ -25,9 +27,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from senju.algorithms.returns import generalised_advantages
+from senju.arguments import is_whole, require_seed
 from senju.backends.backend import Plan
 from senju.collect.experiences import ExperienceBuffer, Experiences, decisions_of, no_experiences
 from senju.collect.slots import Rollout
+from senju.config import MOST_SECONDS, shown
 from senju.errors import ConfigError, ControlError, ModelError
 from senju.games import GAMES, make_game
 from senju.models import MODELS, Model, make_model
@@ -42,6 +46,7 @@ from senju.training.parallel_config import (
     steps_of,
     without_effect,
 )
+from senju.training.turns import Turns
 
 __all__ = ["ExperienceBuffer", "Experiences", "ParallelConfig", "ParallelManager", "SettingWarning"]
 
@@ -56,6 +61,8 @@ class ParallelManager:
     `game` and `model` are names, settings with a name, or `package.module:Class`: every worker makes its
     own. Each of the `num_workers` is given `games_per_worker` games. Without timeouts, and with a
     `queue_maxsize` of 1, the same calls give the same bytes on every backend.
+
+    Threads may share a manager: those that collect are served in turn, first come, first served.
     """
 
     def __init__(
@@ -67,8 +74,7 @@ class ParallelManager:
         seed: int = 0,
     ) -> None:
         """`config` may also be the path of a YAML file."""
-        if not 0 <= seed < 2**63:
-            raise ConfigError(f"seed={seed}: expected a number from 0 to 2**63 - 1")
+        require_seed(seed)
         self.config, self.seed = resolved(config), seed
         self._game_settings = settings_of(GAMES, game)
         self._model_settings = settings_of(MODELS, model)
@@ -82,11 +88,14 @@ class ParallelManager:
         for note in self._notes:
             warnings.warn(note, SettingWarning, stacklevel=2)
         self._state = "new"  # then running, then stopped
+        self._turns = Turns()  # of those that collect
+        self._starting, self._sending, self._pausing = threading.RLock(), threading.Lock(), threading.Lock()
         self._paused: set[int] = set()
         self._waiting: list[Experiences] = []  # collected, not yet handed over
         self._handed_over = 0
         self._sync_calls, self._calls_since_sync, self._version = 0, 0, 0
-        self._clock = StageClock()
+        self._clock = StageClock()  # of the thread whose turn it is
+        self._publish_seconds = 0.0  # not yet among the stages
         self._stages: dict[str, float] = {}
         self._events: deque[dict[str, Any]] = deque(maxlen=EVENTS_KEPT)
 
@@ -106,6 +115,10 @@ class ParallelManager:
 
     def start_workers(self) -> None:
         """Start the workers; they play from the first collecting on."""
+        with self._starting:
+            self._start_workers()
+
+    def _start_workers(self) -> None:
         if self._state != "new":
             what = "are running already" if self._state == "running" else "were stopped"
             raise ControlError(f"the workers {what}; make a new ParallelManager to start others")
@@ -139,7 +152,8 @@ class ParallelManager:
 
         A `timeout` alone gives all that is finished in that time; neither gives one batch of every
         worker. What is finished but not returned comes with the next call, before anything newer. The
-        `serial` backend plays while it is asked, and finishes the batch it has begun.
+        `serial` backend plays while it is asked, and finishes the batch it has begun. Where another thread
+        is collecting, this one waits for its turn, which `timeout` limits too.
         """
         self._require_running()
         _require_positive(timeout, target_steps)
@@ -147,17 +161,26 @@ class ParallelManager:
         deadline = None if limit is None else monotonic() + limit
         if deadline is None and self._paused and self._paused >= self._workers(None):
             logger.warning("all workers are paused: collecting waits until another thread resumes them")
-        if timeout is None and target_steps is None:
-            self._receive(limit)
-        else:
-            goal = math.inf if target_steps is None else target_steps
-            left = limit
-            while self._num_waiting() < goal:
-                self._receive(left)
-                if left == 0.0:
-                    break
-                left = None if deadline is None else max(deadline - monotonic(), 0.0)
-        return self._hand_over(target_steps)
+        with self._turns.turn(limit, self._require_running) as is_my_turn:
+            if not is_my_turn:
+                return no_experiences(self.game)
+            self._receive_up_to(math.inf if timeout is not None else None, target_steps, deadline)
+            return self._hand_over(target_steps)
+
+    def _receive_up_to(
+        self, otherwise: float | None, target_steps: int | None, deadline: float | None
+    ) -> None:
+        """Receive until so many decisions wait or the time is up; with no goal at all, once."""
+        goal = otherwise if target_steps is None else target_steps
+        left = _seconds_until(deadline)
+        if goal is None:
+            self._receive(left)
+            return
+        while self._num_waiting() < goal:
+            self._receive(left)
+            if left == 0.0:
+                break
+            left = _seconds_until(deadline)
 
     def _receive(self, seconds: float | None) -> None:
         """Take the next rollouts from the workers, and copy them out of their slots."""
@@ -198,13 +221,18 @@ class ParallelManager:
         `new_model()`, on any device and in any precision, its `state_dict()`, or a block of weights.
         """
         self._require_running()
+        with self._sending:
+            return self._sync(model, force)
+
+    def _sync(self, model: nn.Module | Mapping[str, Tensor | NDArray[Any]] | Weights, force: bool) -> bool:
         tensors = self._tensors_like_ours(model)
         self._sync_calls += 1
         self._calls_since_sync += 1
         if not force and self._calls_since_sync < self.config.model_sync_interval:
             return False
-        with self._clock.stage("publish"):
-            self._publish(tensors)
+        began = monotonic()
+        self._publish(tensors)
+        self._publish_seconds += monotonic() - began
         self._calls_since_sync = 0
         return True
 
@@ -244,14 +272,16 @@ class ParallelManager:
     def pause_workers(self, ids: Collection[int] | None = None) -> None:
         """Let these workers (none named: all) finish their batch and begin no other."""
         chosen = self._workers(ids)
-        self._backend.pause(ids)
-        self._paused |= chosen
+        with self._pausing:
+            self._backend.pause(ids)
+            self._paused |= chosen
 
     def resume_workers(self, ids: Collection[int] | None = None) -> None:
         """Let paused workers play on."""
         chosen = self._workers(ids)
-        self._backend.resume(ids)
-        self._paused -= chosen
+        with self._pausing:
+            self._backend.resume(ids)
+            self._paused -= chosen
 
     def reset_workers(self, ids: Collection[int] | None = None) -> None:
         """Replace these workers by fresh ones; their games go on where they were, nothing is lost."""
@@ -261,6 +291,8 @@ class ParallelManager:
     def _workers(self, ids: Collection[int] | None) -> set[int]:
         """Those workers, or all; refused where one is not there."""
         self._require_running()
+        if ids is not None and not (isinstance(ids, Collection) and all(is_whole(each, 0) for each in ids)):
+            raise ConfigError(f"ids={shown(ids)}: expected a list of workers' numbers, or None for all")
         known = {worker.index for worker in self._backend.status().workers}
         unknown = sorted(set(ids or ()) - known)
         if unknown:
@@ -296,10 +328,15 @@ class ParallelManager:
         return []
 
     def stop_workers(self) -> None:
-        """Stop, and leave nothing behind; what was not collected is gone. May be called twice."""
-        if self._state == "running":
-            self._backend.close()
-        self._state = "stopped"
+        """Stop, and leave nothing behind; what was not collected is gone. May be called twice.
+
+        Threads that are collecting raise ControlError.
+        """
+        with self._starting:
+            was_running, self._state = self._state == "running", "stopped"
+            self._turns.wake()
+            if was_running:
+                self._backend.close()
 
     def _note_events(self) -> None:
         self._events.extend(event._asdict() for event in self._backend.take_events())
@@ -307,7 +344,10 @@ class ParallelManager:
     def _note_what_happened(self) -> None:
         self._note_events()
         self._backend.take_activities()  # nobody here draws them, and they would pile up
-        for timings in (self._backend.take_timings(), self._clock.take()):
+        with self._sending:
+            published, self._publish_seconds = self._publish_seconds, 0.0
+        sent = {"publish": published} if published else {}
+        for timings in (self._backend.take_timings(), self._clock.take(), sent):
             for stage, seconds in timings.items():
                 self._stages[stage] = self._stages.get(stage, 0.0) + seconds
 
@@ -319,10 +359,14 @@ class ParallelManager:
 
 
 def _require_positive(timeout: float | None, target_steps: int | None) -> None:
-    if timeout is not None and not 0 <= timeout < math.inf:
-        raise ConfigError(f"timeout={timeout}: expected seconds, 0 or more; None waits")
-    if target_steps is not None and target_steps < 1:
-        raise ConfigError(f"target_steps={target_steps}: expected 1 decision or more")
+    if timeout is not None and not (isinstance(timeout, Real) and 0 <= timeout <= MOST_SECONDS):
+        raise ConfigError(f"timeout={shown(timeout)}: expected seconds, 0 to {MOST_SECONDS}; None waits")
+    if target_steps is not None and not is_whole(target_steps, 1):
+        raise ConfigError(f"target_steps={shown(target_steps)}: expected 1 decision or more")
+
+
+def _seconds_until(deadline: float | None) -> float | None:
+    return None if deadline is None else max(deadline - monotonic(), 0.0)
 
 
 def _shown(shape: tuple[int, ...] | None) -> str:

@@ -119,6 +119,8 @@ class RingSaver:
         rollouts: dict[int, dict[str, NDArray[Any]]] = {}
         for key, values in self._store.read(name).items():
             shard, _, column = key.partition(".")
+            if not re.fullmatch("[0-9]{1,9}", shard):
+                raise CheckpointError(f"{name} holds {key!r}, which is of no shard: it is damaged")
             rollouts.setdefault(int(shard), {})[column] = values
         for index, saved in rollouts.items():
             places = self._places(index, turn, saved, name)
@@ -134,7 +136,11 @@ class RingSaver:
         if shard >= self._ring.shape.num_shards:
             shards = f"{self._ring.shape.num_shards} shards"
             raise CheckpointError(_other_settings(name, f"a shard {shard}", shards))
-        places = self._saved_columns(self._ring.slot(shard, turn), saved["final_at"])
+        slot = self._ring.slot(shard, turn)
+        final_at = saved.get("final_at")
+        if final_at is None or _describe(final_at) != _describe(slot.final_at):
+            final_at = slot.final_at  # any will do: it is refused below
+        places = self._saved_columns(slot, final_at)
         for column, place in places.items():
             have, room = _describe(saved.get(column)), _describe(place)
             if have != room:

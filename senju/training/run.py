@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,12 @@ from senju.algorithms.independent import SeatSettings
 from senju.collect.exploration import Acting
 from senju.config import validated
 from senju.errors import CheckpointError, ConfigError, RunFolderError
+from senju.files import (
+    describe_os_error,
+    encoded,
+    make_folder,
+    replace_durably,
+)
 from senju.games import GAMES, make_game
 from senju.games.game import Game
 from senju.models import Model, make_model
@@ -24,34 +31,28 @@ from senju.training.agent import Agent
 from senju.training.blobs import BlobStore
 from senju.training.checkpoint import (
     Checkpoint,
-    CheckpointFolder,
-    describe_os_error,
     load_checkpoint,
     other_checkpoints,
     read_state,
-    replace_durably,
 )
-from senju.training.metrics import Record, read_metrics
 from senju.training.run_config import RunConfig, dump_config, load_config
+from senju.training.run_folder import CHECKPOINTS, CONFIG, RunFolder
+from senju.training.saved_state import require_state, taken_up
 from senju.training.seats import demands_of
+from senju.trust import is_trusting, require_trust
 
-CONFIG, METRICS, CHECKPOINTS = "config.yaml", "metrics.jsonl", "checkpoints"
 
+class Run(RunFolder):
+    """A training run on disk. `Run(path)` opens one; `Run.create` starts a folder for one.
 
-class Run:
-    """A training run on disk. `Run(path)` opens one; `Run.create` starts a folder for one."""
+    A run that names code outside of senju and of installed packages is refused with a TrustError, unless
+    it was trained on this machine with that code; `trust=True` loads it all the same.
+    """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        if not (self.path / CONFIG).is_file():
-            one = self.path / "agent_1"
-            hint = f"; it holds several agents: name one, like {one}" if (one / CONFIG).is_file() else ""
-            raise RunFolderError(f"{self.path} is not a run: there is no {CONFIG} in it{hint}")
-        self.config = load_config(self.path / CONFIG)
-        self.checkpoints = CheckpointFolder(self.path / CHECKPOINTS)
-
-    def __repr__(self) -> str:
-        return f"Run({str(self.path)!r})"
+    def __init__(self, path: str | os.PathLike[str], trust: bool = False) -> None:
+        super().__init__(path)
+        self.trust = is_trusting(trust)
+        self.config = load_config(self.path / CONFIG, self.trust)
 
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> "Run":
@@ -65,11 +66,11 @@ class Run:
             raise RunFolderError(f"cannot make the run folder {path}: {describe_os_error(error)}") from error
         try:
             (path / CHECKPOINTS).mkdir()
-            replace_durably(path / CONFIG, dump_config(config).encode())
+            replace_durably(path / CONFIG, encoded(dump_config(config)))
         except OSError as error:
             shutil.rmtree(path, ignore_errors=True)
             raise RunFolderError(f"cannot make the run folder {path}: {describe_os_error(error)}") from error
-        return cls(path)
+        return cls(path, trust=True)  # what it names, the user named
 
     def save_config(self, config: RunConfig) -> None:
         """Replace the run's settings, as a resume with other limits does."""
@@ -80,26 +81,11 @@ class Run:
         """Replace a file of the run whole."""
         path = self.path / name
         try:
-            if path.parent != self.path:
-                path.parent.mkdir(exist_ok=True)
-            replace_durably(path, content.encode() if isinstance(content, str) else content)
+            make_folder(path.parent, self.path)
+            data = encoded(content) if isinstance(content, str) else content
+            replace_durably(path, data, self.path)
         except OSError as error:
             raise RunFolderError(f"cannot write {path}: {describe_os_error(error)}") from error
-
-    @property
-    def metrics(self) -> list[Record]:
-        """One record per update, in order."""
-        return [r for r in read_metrics(self.path / METRICS) if r["kind"] == "update"]
-
-    @property
-    def evaluations(self) -> list[Record]:
-        """One record per evaluation against one opponent, in order."""
-        return [r for r in read_metrics(self.path / METRICS) if r["kind"] == "evaluation"]
-
-    @property
-    def episodes(self) -> list[Record]:
-        """One record per measuring of the agents, in order, where each seat has one of its own."""
-        return [r for r in read_metrics(self.path / METRICS) if r["kind"] == "episodes"]
 
     @cached_property
     def game(self) -> Game:
@@ -119,7 +105,8 @@ class Run:
         saved = self.load(path, ("game", "model", "seats"))
         agents = []
         for seat, model in zip(self.config.seat_settings, self.new_models(), strict=True):
-            model.load_state_dict(_with_prefix(saved.tensors, f"learner.{seat.seat}.model."))
+            with taken_up(path):
+                model.load_state_dict(_with_prefix(saved.tensors, f"learner.{seat.seat}.model."))
             agents.append(self._agent_in(seat, model, saved.state["update"]))
         return agents
 
@@ -151,14 +138,19 @@ class Run:
     def agent_at(self, checkpoint: str | None = None) -> Agent:
         """The agent of a checkpoint by name or update, or of the newest; or a snapshot in the run's pool."""
         self.require_one_agent()
-        if checkpoint is not None and not self.checkpoints.has(checkpoint) and checkpoint.isdecimal():
+        if (
+            checkpoint is not None
+            and not self.checkpoints.has(checkpoint)
+            and re.fullmatch("[0-9]{1,18}", checkpoint)
+        ):
             snapshots = self.snapshots
             if int(checkpoint) in snapshots:
                 return self._agent_of_snapshot(int(checkpoint), snapshots[int(checkpoint)])
         path = self.checkpoints.latest() if checkpoint is None else self.checkpoints.named(checkpoint)
         saved = self.load(path)
         learner = {name.removeprefix("learner."): tensor for name, tensor in saved.tensors.items()}
-        return self.agent_from(learner, saved.state["update"])
+        with taken_up(path):
+            return self.agent_from(learner, saved.state["update"])
 
     def agent_from(self, learner_tensors: Mapping[str, Tensor], update: int) -> Agent:
         """An agent with a copy of a learner's weights."""
@@ -172,7 +164,7 @@ class Run:
 
     def _agent_of_snapshot(self, update: int, blob: str) -> Agent:
         model = self.new_model()
-        WeightBlock(model).write(BlobStore(self.checkpoints.blobs).read(blob)["weights"])
+        WeightBlock(model).write(BlobStore(self.checkpoints.blobs).read_weights(blob))
         return self._new_agent(model, update)
 
     @property
@@ -180,7 +172,9 @@ class Run:
         """The past selves that the newest checkpoint keeps in its pool: blobs of weights, by update."""
         state = self._newest_state()
         weights = state.get("opponents_weights", {})
-        return {m["update"]: weights[str(m["number"])] for m in _members(state) if m["update"] >= 0}
+        return {
+            m["update"]: weights[str(m["number"])] for m in _members(state) if m["update"] >= 0 <= m["place"]
+        }
 
     @property
     def training_ratings(self) -> list[Rating]:
@@ -196,7 +190,12 @@ class Run:
         return list(fit_ratings(names, results))
 
     def _newest_state(self) -> dict[str, Any]:
-        return read_state(self.checkpoints.latest()) if self.checkpoints.all() else {}
+        if not self.checkpoints.all():
+            return {}
+        path = self.checkpoints.latest()
+        state = read_state(path)
+        require_state(path, state)
+        return state
 
     def new_model(self) -> Model:
         """The run's network with its initial weights."""
@@ -209,6 +208,8 @@ class Run:
     def load(self, path: Path, parts: Sequence[str] = ("game", "model")) -> Checkpoint:
         """A checkpoint of this run, verified to be of the same game and network, or more parts."""
         checkpoint = load_checkpoint(path)
+        require_state(path, checkpoint.state)
+        require_trust(path, checkpoint.state, self.trust)
         for part, expected in self.identity(parts).items():
             saved = self._completed(part, checkpoint.state)
             if saved != expected:
@@ -270,7 +271,7 @@ def _with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor
 
 
 def _members(state: dict[str, Any]) -> list[dict[str, Any]]:
-    members: list[dict[str, Any]] = state.get("pool", {}).get("members", [])
+    members: list[dict[str, Any]] = (state.get("pool") or {}).get("members", [])
     return members
 
 

@@ -18,7 +18,8 @@ from senju.backends.backend import Plan
 from senju.collect.independent import require_seats_at_once
 from senju.collect.seating import Seating, seat_seed
 from senju.collect.shard import count_shards
-from senju.config import Part, Settings, merged, read_yaml, validated
+from senju.config import Part, Settings, merged, read_yaml, shown, validated
+from senju.divisors import divisors
 from senju.errors import ConfigError
 from senju.games import GAMES, make_game
 from senju.machine import available_cores
@@ -33,6 +34,7 @@ from senju.training.seats import (
     policies_of,
     seat_parts,
 )
+from senju.trust import require_trust
 
 
 def _resolver(registry: Registry[Any]) -> AfterValidator:
@@ -51,6 +53,8 @@ DEFAULT_PARTS: Settings = {
     "backend": {"name": "serial"},
 }
 
+MOST_GAMES = 2**20
+
 _PRESETS = resources.files("senju.presets")
 
 GamePart = Annotated[Settings, _resolver(GAMES)]
@@ -62,7 +66,7 @@ BackendPart = Annotated[Settings, _resolver(BACKENDS)]
 class CollectConfig(Part):
     """How games are grouped and how far they are played between updates."""
 
-    num_games: int = Field(256, ge=1, le=2**20, description="Games played at once.")
+    num_games: int = Field(256, ge=1, le=MOST_GAMES, description="Games played at once.")
     games_per_shard: int = Field(
         64, ge=1, description="Games evaluated as one batch; fixes the result's bits."
     )
@@ -289,23 +293,26 @@ class RunConfig(Part):
     @model_validator(mode="after")
     def _minibatches_divide(self) -> "RunConfig":
         if not self.is_independent:
-            return self._divides_by(self.algorithm.get("minibatch_size"), self.decisions_per_update)
+            acting = self.decisions_per_update // self.decisions_per_seat
+            return self._divides_by(self.algorithm.get("minibatch_size"), acting)
         for seat in self.seat_settings:
             where = f"seats.{seat.seat}." if str(seat.seat) in self.seats else ""
             size = seat.algorithm.get("minibatch_size")
-            self._divides_by(size, self.decisions_per_seat * seat.train_every, where)
+            self._divides_by(size, seat.train_every, where)
         return self
 
-    def _divides_by(self, size: int | None, batch: int, where: str = "") -> "RunConfig":
+    def _divides_by(self, size: int | None, turns: int, where: str = "") -> "RunConfig":
+        """Refuse a minibatch that does not divide the batch of so many turns, or of so many seats at once."""
+        num_games, num_steps = self.collect.num_games, self.collect.rollout_steps
+        batch = num_games * num_steps * turns
         if size is not None and batch % size:
-            smaller = next(n for n in range(min(size, batch), 0, -1) if batch % n == 0)
-            larger = next(n for n in range(min(size, batch), batch + 1) if batch % n == 0)
+            possible = divisors([num_games, num_steps, turns])
+            smaller = max(n for n in possible if n <= size)
+            larger = min((n for n in possible if n >= size), default=smaller)
             fits = " or ".join(str(n) for n in sorted({smaller, larger}))
-            together = batch // self.decisions_per_seat
             raise ConfigError(
                 f"{where}algorithm.minibatch_size={size} does not divide the batch of {batch} decisions "
-                f"({self.collect.num_games} games × {self.collect.rollout_steps} steps"
-                f"{f' × {together}' if together > 1 else ''}); try {fits}"
+                f"({num_games} games × {num_steps} steps{f' × {turns}' if turns > 1 else ''}); try {fits}"
             )
         return self
 
@@ -329,7 +336,7 @@ def resolve_config(game: str | None = None, *layers: Settings, variant: str | No
     name = given["game"].get("name") if isinstance(given["game"], dict) else None
     if name is None:
         raise ConfigError(f"no game given; known are {', '.join(GAMES.names())}")
-    GAMES.get(str(name))
+    GAMES.get(name)
     algorithm = merged({"algorithm": {}}, given)["algorithm"]
     if (
         variant is None
@@ -379,7 +386,8 @@ def preset(game: str, variant: str | None = None) -> Settings:
     if variant is not None and variant not in preset_variants(game):
         known = ", ".join(preset_variants(game)) or "none"
         raise ConfigError(
-            f"no preset {variant!r} for {game}; there are: {known}; without one, its usual settings are taken"
+            f"no preset {shown(variant)} for {game}; there are: {known}; "
+            "without one, its usual settings are taken"
         )
     file = _PRESETS.joinpath(f"{game}{f'_{variant}' if variant else ''}.yaml")
     if ":" in game or not file.is_file():
@@ -411,6 +419,8 @@ def dump_config(config: RunConfig) -> str:
     return text
 
 
-def load_config(path: Path) -> RunConfig:
-    """The resolved settings of an existing run."""
-    return validated(RunConfig, read_yaml(path))
+def load_config(path: Path, trust: bool = False) -> RunConfig:
+    """The resolved settings of an existing run; what they name is loaded only where it is trusted."""
+    settings = read_yaml(path)
+    require_trust(path.parent, settings, trust)
+    return validated(RunConfig, settings)

@@ -12,10 +12,9 @@ from time import monotonic
 from typing import Any
 
 from senju.errors import ControlError
-from senju.training.checkpoint import describe_os_error
+from senju.files import DESCRIPTORS, describe_os_error, link_error
 
 SOCKET = "control.sock"
-DESCRIPTORS = Path("/proc/self/fd")  # of Linux: open files as paths
 LONGEST_ADDRESS = 103  # bytes; the least that any system allows
 
 
@@ -54,7 +53,10 @@ def connect(folder: Path, timeout: float) -> socket.socket | None:
         connection.settimeout(timeout)
         try:
             with _opened(folder) as descriptor:
-                connection.connect(_address(folder, descriptor))
+                address = _address(folder, descriptor)
+                if stat.S_ISLNK(_stat(descriptor).st_mode):
+                    raise link_error(folder / SOCKET)
+                connection.connect(address)
         except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
             return None
         except PermissionError:

@@ -10,7 +10,7 @@ from senju.algorithms import ALGORITHMS
 from senju.algorithms.independent import SeatSettings
 from senju.algorithms.learner import Demands, Learner, LearnerSetup
 from senju.backends.backend import Policy
-from senju.config import Part, Settings, merged
+from senju.config import MOST_SECONDS, Part, Settings, merged
 from senju.errors import ConfigError
 from senju.games.game import Game, SeatView
 from senju.machine import available_cores
@@ -42,7 +42,10 @@ class ParallelOptions(Part):
         4, ge=1, le=10_000, description="Turns that collecting may be ahead, with async_learning."
     )
     learner_timeout: float = Field(
-        120.0, gt=0, description="Seconds after which a training in a process counts as hung."
+        120.0,
+        gt=0,
+        le=MOST_SECONDS,
+        description="Seconds after which a training in a process counts as hung.",
     )
 
     @property

@@ -25,6 +25,7 @@ from senju.training.run import Run
 from senju.training.seats import demands_of
 from senju.training.stages import Setting, explain
 from senju.training.timeline import LEARNER
+from senju.trust import remember
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +91,7 @@ class Trainer:
         the last checkpoint as it was.
         """
         stop = stop or StopRequest()
+        remember(self.config.model_dump(mode="json"), self.run.path)
         keep_freed_memory()
         with (
             self.run.locked(),

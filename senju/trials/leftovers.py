@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import psutil
 
+from senju.errors import ConfigError
 from senju.machine import SHARED_MEMORY, SYSTEM
 
 
@@ -45,7 +46,11 @@ def belongings(temporary: Path) -> Belongings:
 
 
 def _children() -> Iterator[str]:
-    for child in psutil.Process().children(recursive=True):
+    try:
+        children = psutil.Process().children(recursive=True)
+    except (psutil.Error, OSError) as error:
+        raise ConfigError(f"processes cannot be counted here: {error}; is /proc mounted?") from None
+    for child in children:
         try:
             ended = ", ended and not waited for" * (child.status() == psutil.STATUS_ZOMBIE)
             yield f"process {child.pid} ({child.name()}{ended})"

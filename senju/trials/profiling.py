@@ -9,9 +9,9 @@ from time import monotonic, perf_counter
 from senju.backends.backend import Event
 from senju.config import Settings
 from senju.errors import RunFolderError
+from senju.files import describe_os_error
 from senju.machine import available_cores, math_threads
 from senju.memory import keep_freed_memory
-from senju.training.checkpoint import describe_os_error
 from senju.training.run_config import RunConfig
 from senju.training.stages import Setting, explain
 from senju.training.timeline import LEARNER, Timeline, timeline_svg

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from senju.backends.reproduction import Reproduction
 from senju.machine import math_threads
+from senju.usercode import passes_on
 
 __all__ = ["Replay", "Reproduction", "replay"]
 
@@ -28,7 +29,9 @@ def replay(reproduction: Reproduction) -> Replay:
     try:
         with math_threads(1):
             reproduction.play()
-    except Exception as error:  # noqa: BLE001  # whatever the game or the model raises is what is looked for
+    except BaseException as error:  # whatever the game or the model raises is what is looked for
+        if passes_on(error):
+            raise
         return Replay(f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
     finally:
         if not was_enabled:

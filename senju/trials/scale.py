@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 from senju.algorithms import ALGORITHMS
 from senju.config import Settings, merged
+from senju.divisors import divisors
 from senju.errors import ConfigError
 from senju.training.run_config import (
     DEFAULT_PARTS,
+    MOST_GAMES,
     CollectConfig,
     RunConfig,
     preset,
@@ -89,20 +91,13 @@ def _algorithm_settings(scale: Scale, collect: Settings, usual: Settings, given:
     if "minibatch_size" not in fields:
         return named
     largest = algorithm.get("minibatch_size", fields["minibatch_size"].default)
-    numbers = (collect["num_games"], collect["rollout_steps"], largest)
-    if not all(isinstance(number, int) for number in numbers):
+    games, steps = collect["num_games"], collect["rollout_steps"]
+    if not all(isinstance(n, int) and 1 <= n <= MOST_GAMES for n in (games, steps)) or not isinstance(
+        largest, int
+    ):
         return named  # whoever checks the settings says what is wrong
-    batch = collect["num_games"] * collect["rollout_steps"]
-    return named | {"minibatch_size": _largest_divisor(batch, min(largest, batch // scale.gradient_steps))}
-
-
-def _largest_divisor(number: int, limit: int) -> int:
-    """The largest divisor of a number up to a limit.
-
-    >>> _largest_divisor(1280, 300)
-    256
-    """
-    return next((size for size in range(limit, 1, -1) if number % size == 0), 1)
+    limit = min(largest, games * steps // scale.gradient_steps)
+    return named | {"minibatch_size": max((n for n in divisors([games, steps]) if n <= limit), default=1)}
 
 
 def require_sync(config: RunConfig) -> None:

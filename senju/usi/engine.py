@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from threading import Thread
 
 from senju.errors import SenjuError
-from senju.usi.lines import MAX_LINE, LineWriter, Source, read_lines, traffic
+from senju.usi.lines import MAX_LINE, Input, LineWriter, Stream, read_lines, traffic
 from senju.usi.options import EngineConfig, option_lines, with_option
 from senju.usi.protocol import (
     Command,
@@ -52,9 +52,19 @@ class Engine:
         self._game_number = 0
         self._has_quit = False
 
-    def run(self, source: Source) -> None:
-        """Serve until `quit` or the end of the input."""
-        Thread(target=self._read, args=(source,), name="usi-reader", daemon=True).start()
+    def run(self, stream: Stream) -> None:
+        """Serve until `quit` or the end of the input; after that, nothing reads from the stream any more."""
+        with Input(stream) as source:
+            # daemon: a second Ctrl-C ends the program even if the other side does not take the thread's lines
+            reader = Thread(target=self._read, args=(source,), name="usi-reader", daemon=True)
+            reader.start()
+            try:
+                self._serve()
+            finally:
+                source.stop()
+                reader.join()
+
+    def _serve(self) -> None:
         while (job := self._jobs.get()) is not None:
             try:
                 self._work(job)
@@ -74,10 +84,10 @@ class Engine:
             self._thinker.prepare(self._rules, self.config)
         self._writer.send("readyok")
 
-    def _read(self, source: Source) -> None:
+    def _read(self, source: Input) -> None:
         try:
             for line in read_lines(source):
-                if not self.obey_line(line) or self._writer.is_lost:
+                if source.is_stopped or not self.obey_line(line) or self._writer.is_lost:
                     break
             self._has_quit = True
         except OSError as error:  # a terminal that was closed

@@ -1,9 +1,13 @@
 """Lines in and out: bounded ones in, whole ones out, whatever the other side does."""
 
+import io
 import logging
+import select
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Lock, Thread
+from types import TracebackType
 from typing import Final, Protocol
 
 MAX_LINE: Final = 256 * 1024  # bytes; a game of 4,096 plies takes 25,000
@@ -19,6 +23,57 @@ class Source(Protocol):
 
     def read(self, size: int, /) -> bytes | None:
         """Up to `size` bytes; none at the end."""
+
+
+class Stream(Source, Protocol):
+    """A source that can be waited for."""
+
+    def fileno(self) -> int:
+        """Its descriptor; `io.UnsupportedOperation` where the bytes lie in memory."""
+
+
+class Input:
+    """A stream whose reader another thread can stop, also while it waits for bytes.
+
+    A thread that is left in `read` would use the descriptor's number after the descriptor is closed, and
+    by then the number may belong to another file. So a reader waits for the stream and for `stop` at once,
+    and reads only what has arrived. The owner calls `stop`, joins the reader, and closes the stream then.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self.is_stopped = False
+        self._stream = stream
+        self._stopped, self._stopping = socket.socketpair()
+        self._poll = select.poll()  # not epoll: that refuses regular files
+        self._poll.register(self._stopped, select.POLLIN)
+        try:
+            self._poll.register(stream.fileno(), select.POLLIN)
+            self._can_wait = True
+        except io.UnsupportedOperation:
+            self._can_wait = False  # the bytes are there already
+
+    def __enter__(self) -> "Input":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.close()
+        self._stopped.close()
+
+    def read(self, size: int, /) -> bytes:
+        """Up to `size` bytes; none at the end, or once the input is stopped."""
+        while not self.is_stopped:
+            if self._can_wait:
+                self._poll.poll()
+            if not self.is_stopped and (chunk := self._stream.read(size)) is not None:
+                return chunk
+        return b""
+
+    def stop(self) -> None:
+        """End the input here and now; the reader must be joined before this object is closed."""
+        self.is_stopped = True  # first: the reader looks when it wakes
+        self._stopping.close()
 
 
 class Sink(Protocol):

@@ -197,3 +197,19 @@ def test_processes_play_without_memfd(no_memfd: None) -> None:
         assert named_memory() == before
         expected = [rollout.data.actions.tobytes() for rollout in serial.collect()]
         assert [rollout.data.actions.tobytes() for rollout in backend.collect()] == expected
+
+
+def test_room_of_a_million_shards_is_counted_by_one_of_them() -> None:
+    plan = replace(PLAN, num_shards=2**20, games_per_shard=1, rollout_steps=1)
+    game = make_game(**plan.game)
+    arena = Arena(plan, game, [64], None)
+    assert len(arena._states) == 1
+    few = [arena_bytes(replace(plan, num_shards=count), game, [64]) for count in (64, 128, 192)]
+    assert few[2] - few[1] == few[1] - few[0]
+    assert arena.num_bytes == few[0] + (2**20 - 64) // 64 * (few[1] - few[0])
+
+
+def test_room_beyond_what_numpy_counts_is_refused() -> None:
+    plan = replace(PLAN, num_shards=2**20, games_per_shard=2**20, rollout_steps=2**16)
+    with pytest.raises(ConfigError, match="MiB are free"):
+        arena_bytes(plan, make_game(**plan.game), [64])

@@ -1,18 +1,23 @@
 """Files of failing rollouts, with opponents in them: read back as they were, and played as they were."""
 
+import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
 from senju.backends.backend import Plan
 from senju.backends.reproduction import Reproduction
 from senju.collect.seating import CURRENT
-from senju.errors import CheckpointError
+from senju.errors import CheckpointError, RunFolderError, SenjuError
 from tests.backends.common import PLAN, gather_events, started, weights_of
 from tests.backends.pooled import PooledPlay, pooled
 from tests.backends.trap_games import call_off, order, trap_plan
+from tests.mutations import mutations
 
 TURN = 3
 
@@ -79,3 +84,46 @@ def test_something_else_is_refused(tmp_path: Path) -> None:
     path.write_text("no tensors")
     with pytest.raises(CheckpointError, match=r"notes\.safetensors is not a failing shard's file"):
         Reproduction.load(path)
+
+
+def test_every_wrong_part_of_a_file_is_an_error_of_ours(tmp_path: Path) -> None:
+    path = reproduced(pooled(PLAN), tmp_path).save(tmp_path / "failed-shards")
+    with safe_open(path, "np") as file:
+        facts, arrays = json.loads(file.metadata()["senju"]), {n: file.get_tensor(n) for n in file.keys()}  # noqa: SIM118
+    num_refused = 0
+    others = [arrays | {name: array[:5]} for name, array in arrays.items()]
+    others += [{n: a for n, a in arrays.items() if n != name} for name in arrays]
+    others += [{**arrays, "opponent.x": arrays["weights"]}]
+    files = [(str(wrong.keys()), facts, wrong) for wrong in others]
+    files += [(what, wrong, arrays) for what, wrong in mutations(facts, depth=3)]
+    for what, wrong, tensors in files:
+        save_file(tensors, path, {"senju": json.dumps(wrong)})
+        try:
+            Reproduction.load(path)
+        except SenjuError:
+            num_refused += 1
+        except Exception as error:
+            raise AssertionError(what) from error
+    assert num_refused > len(files) / 2
+
+
+@pytest.mark.parametrize("facts", [None, "", "7", "[]", "[" * 100_000, "{}"])
+def test_file_without_its_facts_is_refused(tmp_path: Path, facts: str | None) -> None:
+    path = tmp_path / "file.safetensors"
+    save_file({"weights": np.zeros(3, np.uint8)}, path, None if facts is None else {"senju": facts})
+    with pytest.raises(CheckpointError, match="not a failing shard's file"):
+        Reproduction.load(path)
+
+
+def test_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CheckpointError, match="not a regular file"):
+        Reproduction.load(tmp_path / "pipe")
+
+
+def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "failed-shards").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RunFolderError, match="is a symbolic link"):
+        reproduced(pooled(PLAN), tmp_path).save(tmp_path / "failed-shards")
+    assert not list((tmp_path / "elsewhere").iterdir())

@@ -49,15 +49,15 @@ def test_thread_that_hangs_ends_the_run_and_tells_where_it_is(tmp_path: Path) ->
     wait_until(lambda: not worker_threads())
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_thread_that_ends_by_itself_is_replaced(tmp_path: Path) -> None:
+def test_thread_that_is_to_leave_stays_and_plays_again(tmp_path: Path) -> None:
     plan = trapped(tmp_path)
     order(plan, "leave", shard=1, at=5)
     with started(plan, "threads", num_workers=1) as backend:
         assert play(backend, plan, 3) == oracle(replace(plan, game=plan.game | {"folder": ""}), 3)
         [message] = gather_events(backend, "replay")
-        assert message.startswith("worker 0 has ended while it played shard 1 (rows 2 to 3), rollout 1")
-        assert backend.status().restarts == 1
+        assert message.startswith("worker 0, shard 1 (rows 2 to 3), rollout 1")
+        assert "SystemExit: 4" in message
+        assert backend.status().restarts == 0
 
 
 def test_no_thread_is_left_when_it_is_closed_while_playing() -> None:

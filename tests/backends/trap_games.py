@@ -23,6 +23,7 @@ from senju.games.game import Observations, Outcomes, States
 from senju.games.rows import GAME_KEY
 from senju.kernels import random_word
 from tests.collect.toy_games import Race
+from tests.training.environments.traps import HELPERS, start_helper
 
 
 def trap_plan(folder: Path, spared: int | None = None) -> Plan:
@@ -140,6 +141,17 @@ def spring(kind: str, folder: Path) -> None:
         raise RuntimeError("the trap is sprung")
     if kind == "leave":
         raise SystemExit(4)
+    if kind == "interrupt":
+        raise KeyboardInterrupt("the trap is sprung")
+    if kind == "generator":
+        raise GeneratorExit("the trap is sprung")
+    if kind == "fork":
+        pid = os.fork()
+        if pid:
+            os.waitpid(pid, 0)
+    if kind == "helpers":
+        for how in HELPERS:
+            (folder / f"helper-{start_helper(how)}").touch()
     if kind == "exit":
         os._exit(3)
     if kind == "segfault":

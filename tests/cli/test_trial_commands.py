@@ -14,7 +14,7 @@ GAMES = "tests.trials.unequal_games"
 QUICK = ("--set", "threads=1", "--set", "model.hidden=[16]")
 
 
-@pytest.mark.parametrize("text", ["", "0", "1,two", "-1", "1;2", ","])
+@pytest.mark.parametrize("text", ["", "0", "1,two", "-1", "1;2", ",", "9" * 5000])
 def test_list_of_workers_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"--workers .*: expected numbers from 1 on, as in 1,2,4"):
         numbers(text)

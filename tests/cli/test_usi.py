@@ -61,7 +61,10 @@ def test_run_of_another_game_is_refused(invoke: Invoke, tic_tac_toe_run: Run) ->
     assert result.stdout == ""
 
 
-@pytest.mark.parametrize("content", ["[", "- 1", "game: 3", "game: {name: shogi, max_plies: many}"])
+@pytest.mark.parametrize(
+    "content",
+    ["[", "- 1", "game: 3", *(f"game: {{name: shogi, {s}}}" for s in ("max_plies: many", "history: many"))],
+)
 def test_damaged_config_is_refused(invoke: Invoke, tmp_path: Path, content: str) -> None:
     (tmp_path / "config.yaml").write_text(content, encoding="utf-8")
     (tmp_path / "checkpoints" / "update_000000001").mkdir(parents=True)

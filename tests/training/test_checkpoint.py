@@ -15,6 +15,7 @@ import torch
 
 import senju
 from senju.errors import CheckpointError, RunFolderError
+from senju.files import replace_durably
 from senju.training.blobs import BlobStore
 from senju.training.checkpoint import (
     FORMAT,
@@ -23,7 +24,6 @@ from senju.training.checkpoint import (
     Checkpoint,
     CheckpointFolder,
     load_checkpoint,
-    replace_durably,
 )
 from senju.training.run import Run
 from tests.conftest import Start, Train

@@ -274,6 +274,24 @@ def test_answer_that_never_ends_does_not_keep_the_run_from_ending(
             asked.result(SECONDS)
 
 
+def test_socket_of_a_client_is_not_closed_while_the_server_shuts_it_down(tmp_path: Path) -> None:
+    """The number of a descriptor closed meanwhile could be another file's by then."""
+    were_open: list[bool] = []
+
+    class Watched(socket.socket):
+        def shutdown(self, how: int, /) -> None:
+            client.shutdown(socket.SHUT_RDWR)  # the thread that attends to it would finish now
+            for thread in [each for each in threading.enumerate() if each.name == "control-client"]:
+                thread.join(0.2)
+            were_open.append(self.fileno() >= 0)
+            super().shutdown(how)
+
+    ours, theirs = socket.socketpair()
+    with ours as client, ControlServer(tmp_path, echo) as server:
+        server._welcome(Watched(fileno=theirs.detach()))
+    assert were_open == [True]
+
+
 def test_end_leaves_no_thread_no_file_and_may_come_twice(tmp_path: Path) -> None:
     server = ControlServer(tmp_path, echo)
     descriptors = len(os.listdir("/dev/fd"))

@@ -1,5 +1,6 @@
 """Signals: the first asks, the second ends."""
 
+import os
 import signal
 import socket
 import threading
@@ -73,3 +74,22 @@ def test_wakeups_of_before_are_put_back() -> None:
             assert signal.set_wakeup_fd(before) == tell.fileno()
         finally:
             signal.set_wakeup_fd(before)
+
+
+def test_descriptor_that_signals_write_to_is_open_until_they_write_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A signal in between would write into whatever file has got the number."""
+    set_wakeup_fd, replaced = signal.set_wakeup_fd, list[int]()
+
+    def watched(descriptor: int, **options: bool) -> int:
+        before = set_wakeup_fd(descriptor, **options)
+        if before >= 0:
+            os.fstat(before)  # OSError where it is closed
+        replaced.append(before)
+        return before
+
+    monkeypatch.setattr(signal, "set_wakeup_fd", watched)
+    with stop_on_signals():
+        pass
+    assert len(replaced) == 2

@@ -1,7 +1,11 @@
 """Metrics: lines that survive a crash, and the same numbers in TensorBoard."""
 
 import json
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -9,6 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import senju
 from senju.errors import RunFolderError
 from senju.training.metrics import MetricsWriter, read_metrics
+from senju.training.monitor import read_events
 from senju.training.run import Run
 from tests.conftest import Train
 
@@ -40,6 +45,44 @@ def test_broken_line_in_the_middle_is_an_error_that_quotes_it(tmp_path: Path) ->
     file.write_text(lines(1) + '{"kind": "upd\n' + lines(3))
     with pytest.raises(RunFolderError, match=r"metrics\.jsonl, line 2 is not JSON: '\{\"kind\": \"upd'"):
         read_metrics(file)
+
+
+@pytest.mark.parametrize(
+    "line", [b"\xff\xfe", b"[1, 2]", b"7", b"null", b"[" * 100_000, b'{"a":' * 100_000, b"{}", b'{"kind": 3}']
+)
+@pytest.mark.parametrize("read", [read_metrics, lambda path: read_events(path.parent)])
+def test_line_that_is_no_record_is_left_out_at_the_end_and_refused_elsewhere(
+    tmp_path: Path, line: bytes, read: Callable[[Path], list[Any]]
+) -> None:
+    for file in ("metrics.jsonl", "events.jsonl"):
+        (tmp_path / file).write_bytes(lines(1).encode() + line)
+    assert read(tmp_path / "metrics.jsonl") == [record(1)]
+    for file in ("metrics.jsonl", "events.jsonl"):
+        (tmp_path / file).write_bytes(lines(1).encode() + line + b"\n" + lines(2).encode())
+    with pytest.raises(RunFolderError, match=r"\.jsonl, line 2 is no"):
+        read(tmp_path / "metrics.jsonl")
+
+
+def test_named_pipe_in_place_of_records_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    for name in ("metrics.jsonl", "events.jsonl"):
+        os.mkfifo(tmp_path / name)
+    with pytest.raises(RunFolderError, match="not a regular file"):
+        read_metrics(tmp_path / "metrics.jsonl")
+    with pytest.raises(RunFolderError, match="not a regular file"):
+        read_events(tmp_path)
+
+
+@pytest.mark.parametrize("missing", ["steps", "seconds", "stages"])
+def test_record_without_what_its_kind_has_is_named(
+    tmp_path: Path, tic_tac_toe_run: Run, missing: str
+) -> None:
+    shutil.copytree(tic_tac_toe_run.path, tmp_path / "run")
+    file = tmp_path / "run" / "metrics.jsonl"
+    records = read_metrics(file)
+    del next(each for each in records if each["kind"] == "update" and each["update"] == 3)[missing]
+    file.write_text("".join(json.dumps(each) + "\n" for each in records))
+    with pytest.raises(RunFolderError, match=rf"the update of update 3 has no {missing}"):
+        assert Run(tmp_path / "run").metrics
 
 
 def test_writer_drops_what_will_be_computed_again(tmp_path: Path) -> None:

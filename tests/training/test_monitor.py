@@ -1,5 +1,6 @@
 """What a run writes down of its engine: events, samples, and steps that were really learned from."""
 
+import json
 import threading
 import time
 from datetime import UTC, datetime
@@ -94,6 +95,28 @@ def test_folder_that_cannot_be_written_costs_events_and_no_training(
     (tmp_path / "events.jsonl").mkdir()
     Monitor(tmp_path, Serial()).note(happened("reset", "text"), update=1)
     assert "cannot write" in caplog.text
+
+
+def test_event_after_a_cut_off_line_has_a_line_of_its_own_wherever_it_was_cut(tmp_path: Path) -> None:
+    monitor, file = Monitor(tmp_path, Serial()), tmp_path / "events.jsonl"
+    monitor.note(happened("reset", "first"), update=1)
+    monitor.note(happened("reset", "second"), update=2)
+    whole = file.read_bytes()
+    first = whole.index(b"\n") + 1
+    for length in range(len(whole)):
+        file.write_bytes(whole[:length])
+        is_whole = [length >= first - 1, length >= len(whole) - 1]  # the newline alone may be missing
+        assert [event["update"] for event in read_events(tmp_path)] == [1, 2][: sum(is_whole)]
+        monitor.note(happened("reset", "third"), update=3)
+        assert [event["update"] for event in read_events(tmp_path)] == [*[1, 2][: sum(is_whole)], 3]
+        assert file.read_bytes().count(b"\n") == sum(is_whole) + 1
+
+
+def test_status_and_resume_go_on_after_a_cut_off_event(train_small: Train, invoke: Invoke) -> None:
+    run = train_small(updates=4, max_updates=2)
+    (run.path / "events.jsonl").write_text('{"update": 1, "kind": "set_aside"}\n{"update": 2, "ki')
+    assert json.loads(invoke("status", run.path, "--json").stdout)["set_aside"] == 1
+    assert json.loads(invoke("train", "--resume", run.path, "--json").stdout)["set_aside"] == 1
 
 
 def test_samples_tell_busy_workers_slots_and_memory(

@@ -181,6 +181,28 @@ def test_full_pause_is_no_hang_and_ctrl_c_ends_it(begin: Begin) -> None:
     assert training.process.returncode == 130
 
 
+@pytest.mark.slow
+def test_run_whose_fork_server_has_stopped_answers_heals_and_ends_by_ctrl_c(begin: Begin) -> None:
+    training = begin(updates=100_000)
+    fork_server = psutil.Process(training.pids()[0]).parent()
+    assert fork_server is not None
+    assert fork_server.ppid() == training.process.pid
+    fork_server.suspend()
+    os.kill(training.pids()[0], signal.SIGKILL)
+    training.wait_for(lambda: training.status()["backend"]["restarts"] == 1 and len(training.pids()) == 2)
+    another = psutil.Process(training.pids()[0]).parent()
+    assert another is not None
+    assert another.ppid() == training.process.pid
+    another.suspend()
+    before = training.status()["update"]
+    ask(training.path, "workers", num_workers=1)
+    training.wait_for(lambda: training.status()["update"] > before and len(training.pids()) == 1)
+    training.process.send_signal(signal.SIGINT)
+    training.process.communicate(timeout=60)
+    assert training.process.returncode == 130
+    assert not fork_server.is_running()
+
+
 @pytest.mark.parametrize("max_lag", [1, 3])
 def test_async_lag_is_bounded_and_recorded(train_small: Train, max_lag: int) -> None:
     collect = FOUR_SHARDS["collect"] | {"mode": "async", "max_lag": max_lag}

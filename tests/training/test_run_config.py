@@ -183,3 +183,55 @@ def test_parts_may_be_named_by_a_word_and_numbers_written_short(tmp_path: Path) 
         100_000,
     )
     assert config.algorithm["learning_rate"] == 3e-4
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"collect": {"num_games": 1048573, "games_per_shard": 1048573, "rollout_steps": 65521}},  # primes
+        {"collect": {"num_games": 2**20, "games_per_shard": 1, "rollout_steps": 2**16}},
+    ],
+)
+def test_minibatch_that_fits_is_found_at_once_in_the_largest_batch(changes: Settings) -> None:
+    with pytest.raises(
+        ConfigError, match=r"algorithm\.minibatch_size=3000000 does not divide.*; try \d+ or \d+"
+    ):
+        resolve_config("connect_four", changes, {"algorithm": {"minibatch_size": 3_000_000}})
+
+
+def test_minibatch_that_fits_is_found_where_agents_train_after_many_turns() -> None:
+    collect = {"num_games": 1048573, "games_per_shard": 1048573, "rollout_steps": 65521}
+    changes = {
+        "collect": collect,
+        "parallel": {"train_interval": 9973},
+        "seats": {"1": {"train_every": 9967}},
+    }
+    with pytest.raises(ConfigError, match="× 9973\\); try 65521 or 1048573"):
+        resolve_config("treasure_hunt", changes, {"algorithm": {"name": "ppo", "minibatch_size": 99_999}})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [1e30, 2**63, 10**5000, -(10**5000), float("inf"), float("nan")],
+    ids=["float", "64 bits", "5000 digits", "negative", "infinite", "not a number"],
+)
+@pytest.mark.parametrize(
+    "path",
+    [
+        "total_steps",
+        "collect.games_per_shard",
+        "checkpoint.interval",
+        "evaluation.interval",
+        "model.hidden",
+        "seed",
+        "algorithm.minibatch_size",
+        "opponents.snapshot_interval",
+        "parallel.num_workers",
+    ],
+)
+def test_number_beyond_64_bits_is_refused(path: str, value: float) -> None:
+    part, _, key = path.rpartition(".")
+    inner = {key: [value] if key == "hidden" else value}
+    with pytest.raises(ConfigError, match=key) as caught:
+        resolve_config("tic_tac_toe", {part: inner} if part else inner)
+    assert len(str(caught.value)) < 1000

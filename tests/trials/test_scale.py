@@ -93,3 +93,20 @@ def test_async_mode_cannot_be_held_to_equal_bytes() -> None:
     require_sync(scaled_config("tic_tac_toe", SMALL))
     with pytest.raises(ConfigError, match="equal bytes are promised in sync mode only"):
         require_sync(scaled_config("tic_tac_toe", SMALL, {"collect": {"mode": "async"}}))
+
+
+@pytest.mark.parametrize(
+    ("collect", "minibatch_size", "message"),
+    [
+        # primes: a search downwards for a divisor would take three thousand million steps
+        ({"num_games": 1048573, "games_per_shard": 1048573, "rollout_steps": 65521}, 3 * 10**9, "try"),
+        ({"rollout_steps": 10**40 + 1}, 64, "rollout_steps"),
+        ({"num_games": -(10**40)}, 64, "num_games"),
+        ({"games_per_shard": 10**40 + 1}, 64, "num_games"),
+    ],
+)
+def test_largest_numbers_are_answered_at_once(collect: Settings, minibatch_size: int, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        scaled_config(
+            "tic_tac_toe", SMALL, {"collect": collect, "algorithm": {"minibatch_size": minibatch_size}}
+        )

@@ -31,7 +31,8 @@ class Talk:
     def __init__(self, to_engine: IO[bytes], from_engine: IO[bytes]) -> None:
         self._to_engine = to_engine
         self._heard: SimpleQueue[str | None] = SimpleQueue()
-        threading.Thread(target=self._listen, args=(from_engine,), daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, args=(from_engine,), daemon=True)
+        self._listener.start()
 
     def _listen(self, from_engine: IO[bytes]) -> None:
         for line in from_engine:
@@ -70,6 +71,7 @@ class Talk:
         while (line := self._heard.get(timeout=PATIENCE)) is not None:
             lines.append(line)
         self._heard.put(None)  # the end can be heard again
+        self._listener.join(PATIENCE)  # only then may the pipe be closed
         return lines
 
     def ask(self, *lines: str) -> str:

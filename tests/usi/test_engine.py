@@ -1,10 +1,12 @@
 """Conversations with an engine in this process: the real rules, search and network, over pipes."""
 
+import contextlib
 import io
 import os
 import re
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import cshogi
@@ -18,7 +20,7 @@ from senju.usi.lines import LineWriter
 from senju.usi.options import EngineConfig
 from senju.usi.thinker import Thinker
 from tests.usi.rubbish import LARGEST
-from tests.usi.talk import PATIENCE, Talk, engine_here, small_model
+from tests.usi.talk import Talk, engine_here, small_model
 
 TO_AND_FRO = "2h1h 8b9b 1h2h 9b8b"  # the start position again, after four plies
 MATED = "4k4/4G4/4G4/9/9/9/9/9/4K4 w - 1"
@@ -428,11 +430,8 @@ def test_engine_lives_with_the_largest_value_of_every_option(option: str) -> Non
 
 
 def test_run_that_cannot_be_loaded_ends_the_engine_with_a_word() -> None:
-    def missing() -> Model:
-        raise CheckpointError("there is no checkpoint")
-
     def converse() -> None:
-        with engine_here(missing) as talk:
+        with engine_here(unloadable) as talk:
             talk.say("isready")
             assert talk.hear_all() == ["info string error: there is no checkpoint"]
 
@@ -453,16 +452,16 @@ def test_engine_ends_when_nobody_listens_any_more() -> None:
         to_engine.write(b"go infinite\n")
         engine.run(source)  # though the input goes on
         assert writer.is_lost
-        to_engine.close()
+        assert threads_of_engines() == []
 
 
-class Failing:
+class Failing(io.RawIOBase):
     """An input that cannot be read."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
-    def read(self, size: int, /) -> bytes:
+    def read(self, size: int = -1, /) -> bytes:
         raise self.error
 
 
@@ -478,9 +477,53 @@ def test_input_that_breaks_off_ends_the_engine() -> None:
 def test_mistake_in_the_thread_that_reads_is_not_kept_quiet() -> None:
     with pytest.raises(RuntimeError, match="the thread that reads has failed"):
         engine_of(LineWriter(io.BytesIO())).run(Failing(ZeroDivisionError()))
-    for thread in threading.enumerate():
-        if thread.name == "usi-reader":
-            thread.join(PATIENCE)  # its warning belongs to this test
+    assert threads_of_engines() == []
+
+
+def unloadable() -> Model:
+    raise CheckpointError("there is no checkpoint")
+
+
+def threads_of_engines() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("usi-")]
+
+
+@pytest.mark.parametrize("is_input_open", [True, False])
+@pytest.mark.parametrize(
+    ("load", "said"),
+    [
+        (forbidden, b"usi\nquit\n"),
+        (small_model, b"isready\ngo infinite\nquit\n"),
+        (unloadable, b"isready\n"),
+        (unloadable, b"isready\nusi\nusi\nhello"),
+    ],
+    ids=["quits", "quits while it thinks", "cannot be loaded", "cannot be loaded, more to read"],
+)
+def test_engine_that_has_ended_reads_no_more(
+    load: Callable[[], Model], said: bytes, is_input_open: bool
+) -> None:
+    """A thread left in `read` would take a line from whatever gets the descriptor's number next."""
+    engine_reads, we_write = os.pipe()
+    with io.FileIO(engine_reads) as source, io.FileIO(we_write, "w") as to_engine:
+        to_engine.write(said)
+        if not is_input_open:
+            to_engine.close()
+        writer = LineWriter(io.BytesIO())
+        engine = Engine("ended", Thinker(load, writer), writer, EngineConfig(nodes=16))
+        with pytest.raises(CheckpointError) if load is unloadable else contextlib.nullcontext():
+            engine.run(source)
+        assert threads_of_engines() == []
+        if is_input_open:
+            to_engine.write(b"for another")
+            assert source.read(100).endswith(b"for another")
+
+
+def test_engine_that_has_ended_leaves_no_descriptor_open() -> None:
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        with engine_here(forbidden) as talk:
+            talk.say("usi")
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_quitting_does_not_wait_for_a_search() -> None:

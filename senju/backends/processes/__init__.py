@@ -27,6 +27,11 @@ class Processes(Pool):
     name = "processes"
     _kept: Kept | None = None
 
+    def _lay_out(self, plan: Plan) -> None:
+        super()._lay_out(plan)
+        assert self._kept is not None
+        self._supervisor.when_over = self._kept.close
+
     def _open_arena(self, game: Game, sizes: Sequence[int]) -> tuple[Arena, int]:
         self._start_message = self._describe_start()
         self._kept = Kept()

@@ -8,7 +8,9 @@ import importlib
 import json
 import os
 import select
+import signal
 import socket
+import stat
 import sys
 import threading
 from collections.abc import Iterator
@@ -33,6 +35,8 @@ def main() -> None:
 
 def begin(told: dict[str, Any]) -> None:
     """Watch the parent, and call the entry with index, connection and descriptors."""
+    descendants = importlib.import_module("senju.descendants")
+    descendants.adopt_orphans()
     watcher = threading.Thread(
         target=end_with_the_parent, args=(told["lifeline"], told["sockets"]), daemon=True
     )
@@ -42,6 +46,7 @@ def begin(told: dict[str, Any]) -> None:
     was_told_to_end = serve(told["index"], told["connection"], *told["descriptors"])
     if not was_told_to_end:
         watcher.join()
+    descendants.end_children()
     os._exit(0)  # at once: torch takes its time to end
 
 
@@ -72,11 +77,17 @@ def end_with_the_parent(lifeline: int, sockets: list[str]) -> None:
     os.read(lifeline, 1)
     for path in sockets:
         remove_unless_alive(path)
+    importlib.import_module("senju.descendants").end_children()
+    if os.getpgrp() == os.getpid():  # in case this process has just started another
+        os.killpg(0, signal.SIGKILL)
     os._exit(0)
 
 
 def remove_unless_alive(path: str) -> None:
     """Remove a socket's file, unless another process listens there by now."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):  # a link may lead to another's
+            return
     for _ in range(_TRIES):
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(_ALIVE_SECONDS)

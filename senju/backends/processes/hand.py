@@ -4,17 +4,31 @@ import contextlib
 import os
 import select
 import signal
+import socket
+import struct
 from collections.abc import Sequence
+from multiprocessing.connection import Connection
 from time import monotonic
+from typing import Any
 
 from senju.backends.member import Hand
 from senju.backends.processes.main import STACK_SIGNAL
-from senju.backends.processes.nursery import bear, import_path
+from senju.backends.processes.nursery import ForkServerLostError, bear, import_path
 from senju.backends.threads import connected_pair
 from senju.machine import count_memory_kills
 
 _SILENCE_SECONDS = 0.25  # after this long no more of a stack comes
 _STACK_SECONDS = 1.0  # for a hung worker to tell where it is
+_MESSAGE_SECONDS = 5.0  # for the rest of a message
+
+
+def limit_waiting(connection: "Connection[Any, Any]") -> None:
+    """Let neither sending nor receiving wait for ever for a process that stops in the middle of a message."""
+    whole, fraction = divmod(_MESSAGE_SECONDS, 1.0)
+    limit = struct.pack("@ll", int(whole), int(fraction * 1e6))
+    with socket.socket(fileno=os.dup(connection.fileno())) as same:
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
 
 
 def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:
@@ -41,27 +55,36 @@ class ChildHand(Hand):
         start_message: bytes,
     ) -> None:
         self._memory_kills = count_memory_kills()
+        told = {"index": index, "entry": entry, "path": import_path(), "sockets": sockets}
+        try:
+            self._start(told, descriptors, can_fork=True)
+        except ForkServerLostError:
+            self._start(told, descriptors, can_fork=False)
+        self.pid = self._process.pid
+        limit_waiting(self.connection)
+        with contextlib.suppress(BrokenPipeError, BlockingIOError):  # its end, or its silence, tells more
+            self.connection.send_bytes(start_message)
+
+    def _start(self, told: dict[str, Any], descriptors: Sequence[int], can_fork: bool) -> None:
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             self.connection, connection = connected_pair()
             ours.callback(self.connection.close)
             theirs.callback(connection.close)
             lifeline, self._lifeline = _pipe(theirs, ours)
             self.output, output = _pipe(ours, theirs)
-            told = {"index": index, "entry": entry, "path": import_path(), "sockets": sockets}
-            self._process = bear(told, [connection.fileno(), lifeline, *descriptors], output)
+            os.set_blocking(self.output, False)
+            self._process = bear(told, [connection.fileno(), lifeline, *descriptors], output, can_fork)
             ours.pop_all()  # they stay open
-        os.set_blocking(self.output, False)
-        self.pid = self._process.pid
-        with contextlib.suppress(BrokenPipeError):  # its end, which comes next, tells more
-            self.connection.send_bytes(start_message)
 
     def kill(self) -> None:
-        """End it at once."""
-        self._process.send_signal(signal.SIGKILL)
+        """End it at once, and what it has started."""
+        self._process.kill()
 
     def wait(self) -> str:
         """Wait for its end and say how it ended."""
         code = self._process.wait()
+        if code is None:
+            return "did not end when it was killed"
         if code >= 0:
             return f"ended with exit code {code}"
         name = signal.Signals(-code).name

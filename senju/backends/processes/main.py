@@ -20,6 +20,7 @@ from senju.backends.script import forbid_training, import_script
 from senju.backends.worker import Worker, describe_failure, serve
 from senju.kernels import random_word
 from senju.memory import keep_freed_memory
+from senju.usercode import ending_forked_child
 
 STACK_SIGNAL = signal.SIGUSR1  # asks a worker to print where it is
 
@@ -58,8 +59,9 @@ def run(
     patience = 2 * told["worker_timeout"] + 3.0  # the supervisor, if there is one, is sooner
     threading.Thread(target=_end_if_stuck, args=(patience,), daemon=True).start()
     try:
-        ready = get_ready(told)
-    except Exception as error:  # noqa: BLE001  # travels to the supervisor
+        with ending_forked_child(lambda error: send(connection, describe_failure(error, None))):
+            ready = get_ready(told)
+    except BaseException as error:  # noqa: BLE001  # the user's code may raise anything; travels to the supervisor
         send(connection, describe_failure(error, None))
         return True
     return serve_with(connection, ready)

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from senju import descendants
+
 LARGEST = 2**17  # bytes of a request
 MOST_FILES = 64  # of a request
 _loaded: set[str] = set()  # modules of entries
@@ -27,24 +29,38 @@ def serve(connection: int) -> Told | None:
     """Fork a process for each request; return in each of them what it is told, and None at the end."""
     importlib.import_module("senju.backends.processes.main")  # which takes seconds
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    descendants.adopt_orphans()
     with socket.socket(fileno=connection) as parent:
         return _serve(parent)
 
 
 def _serve(parent: socket.socket) -> Told | None:
     statuses: dict[int, int] = {}  # where each child's status goes, by the child's pidfd
+    pids: dict[int, int] = {}  # of the children, by the pidfd
     while True:
         ready = _wait_for([parent.fileno(), *statuses])
-        for child in ready & statuses.keys():
-            _tell_end(child, statuses.pop(child))
+        _tell_ends(ready, statuses, pids)
         if parent.fileno() not in ready:
             continue
         request, files, _, _ = socket.recv_fds(parent, LARGEST, MOST_FILES)
         if not request:  # the parent is gone, or needs nobody any more
-            return None
-        told = _bear(parent, json.loads(request), files, statuses)
+            break
+        told = _bear(parent, json.loads(request), files, statuses, pids)
         if told is not None:
             return told
+    while statuses:  # they end by themselves, and what they have started must end, too
+        _tell_ends(_wait_for(list(statuses)), statuses, pids)
+    return None
+
+
+def _tell_ends(ready: set[int], statuses: dict[int, int], pids: dict[int, int]) -> None:
+    """Take the ends of children; all that they had started is ended before anybody hears of it."""
+    ended = ready & statuses.keys()
+    if ended:
+        descendants.end_children(spared=pids.values())
+    for child in ended:
+        del pids[child]
+        _tell_end(child, statuses.pop(child))
 
 
 def _wait_for(numbers: list[int]) -> set[int]:
@@ -78,7 +94,9 @@ def _load(entry: str) -> None:
     gc.freeze()  # pages that are not written to stay shared
 
 
-def _bear(parent: socket.socket, told: Told, files: list[int], statuses: dict[int, int]) -> Told | None:
+def _bear(
+    parent: socket.socket, told: Told, files: list[int], statuses: dict[int, int], pids: dict[int, int]
+) -> Told | None:
     """Fork; return what it is told in the child, and None in the nursery."""
     status, output, *theirs = files
     _load(told["entry"])
@@ -97,7 +115,7 @@ def _bear(parent: socket.socket, told: Told, files: list[int], statuses: dict[in
     socket.send_fds(parent, [json.dumps({"pid": pid}).encode()], [child])
     for number in (output, *theirs):
         os.close(number)
-    statuses[child] = status
+    statuses[child], pids[child] = status, pid
     return None
 
 

@@ -34,7 +34,7 @@ from senju.games.shogi.men import (
     kind_of,
     side_of,
 )
-from senju.games.shogi.notation import NotationError, parse_square
+from senju.games.shogi.notation import not_usi, parse_square
 
 Letters = Literal["japanese", "latin"]
 
@@ -168,9 +168,11 @@ def _squares_of(last_move: str | None) -> list[Square]:
     """The squares that a USI move leaves and reaches."""
     if last_move is None:
         return []
+    if not isinstance(last_move, str):
+        raise not_usi(last_move)
     move = last_move.removesuffix("+")
     if len(move) != 4:
-        raise NotationError(f"{last_move!r} is no move in USI; expected one such as 7g7f, 8h2b+ or P*5e")
+        raise not_usi(last_move)
     squares = [move[2:]] if move[1] == "*" else [move[:2], move[2:]]
     return [parse_square(name) for name in squares]
 

@@ -4,6 +4,7 @@ The format is described at http://www2.computer-shogi.org/protocol/record_v22.ht
 """
 
 import re
+import reprlib
 from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
@@ -27,6 +28,7 @@ from senju.games.shogi.record import (
     MAX_SECONDS,
     GameRecord,
     RecordError,
+    checked,
     new_position,
     replay,
 )
@@ -47,7 +49,9 @@ def read_csa_file(path: Path | str, *, allow_unfinished: bool = False) -> list[G
     try:
         octets = Path(path).read_bytes()
     except OSError as error:
-        raise CsaError(f"{path} cannot be read: {error.strerror}") from None
+        raise CsaError(f"{_shown(path)} cannot be read: {error.strerror}") from None
+    except (TypeError, ValueError) as error:  # a number, or a name with a zero byte
+        raise CsaError(f"{reprlib.repr(path)} is no path of a file: {error}") from None
     try:
         return read_csa(_decoded(octets), allow_unfinished=allow_unfinished)
     except CsaError as error:
@@ -61,6 +65,9 @@ def read_csa(text: str, *, allow_unfinished: bool = False) -> list[GameRecord]:
     >>> record.moves, record.times, record.winner
     (['7g7f', '3c3d'], [3, 5], 1)
     """
+    if not isinstance(text, str):
+        what = f"expected the text of a record, got {type(text).__name__}"
+        raise CsaError(f"{what}: {reprlib.repr(text)}; read_csa_file reads a file")
     games: list[list[Statement]] = [[]]
     for statement in _statements(text):
         if statement.text == "/":
@@ -86,8 +93,12 @@ def write_csa(record: GameRecord) -> str:
     T3
     %CHUDAN
     """
-    record.check()
+    checked(record)
     return "".join(f"{line}\n" for line in _lines(record))
+
+
+def _shown(path: Path | str) -> str:
+    return f"{path}" if len(f"{path}") <= 500 else f"…{path}"[-500:]
 
 
 def _lines(record: GameRecord) -> Iterator[str]:
@@ -137,7 +148,7 @@ def _decoded(octets: bytes) -> str:
     if declared:
         name = declared[1].decode().upper()
         if name not in names:
-            raise CsaError(f"line 1: encoding {name!r} is unknown; expected UTF-8 or SHIFT_JIS")
+            raise CsaError(f"line 1: encoding {name[:40]!r} is unknown; expected UTF-8 or SHIFT_JIS")
         encodings = [names[name]]
     else:
         encodings = ["utf-8", "cp932"]
@@ -160,11 +171,13 @@ def _statements(text: str) -> Iterator[Statement]:
 
 def _parts(line: str) -> Iterator[str]:
     """What stands between commas, up to a comment, which may hold commas itself."""
-    rest = line
-    while rest and not rest.startswith("'"):
-        part, _, rest = rest.partition(",")
-        yield part.strip()
-    yield rest
+    start = 0  # by index: cutting the rest off at each comma would copy it each time
+    while start < len(line) and line[start] != "'":
+        comma = line.find(",", start)
+        end = comma if comma >= 0 else len(line)
+        yield line[start:end].strip()
+        start = end + 1
+    yield line[start:]
 
 
 def _is_comment(statement: Statement) -> bool:
@@ -179,6 +192,8 @@ class _GameReader:
         self.start = PositionReader()
         self.position: Position | None = None  # once the side to move is known
         self.times: list[float | None] = []
+        self.headers: dict[str, list[str]] = {}  # the lines, joined at the end
+        self.comments: dict[int, list[str]] = {}  # as well
         self.last = statements[-1]
         for statement in statements:
             self._read(statement)
@@ -213,7 +228,7 @@ class _GameReader:
             key, colon, value = text[1:].partition(":")
             if not colon or not key:
                 raise statement.refuse("expected $NAME:text" + self._hint(statement))
-            record.headers[key] = f"{record.headers[key]}\n{value}" if key in record.headers else value
+            self.headers.setdefault(key, []).append(value)
         elif text.startswith("P"):
             self._read_position(statement)
         elif text in ("+", "-"):
@@ -235,8 +250,7 @@ class _GameReader:
 
     def _read_comment(self, line: str) -> None:
         ply = len(self.record.moves) + (self.record.ending is not None)
-        comments = self.record.comments
-        comments[ply] = f"{comments[ply]}\n{line}" if ply in comments else line
+        self.comments.setdefault(ply, []).append(line)
 
     def _read_time(self, statement: Statement) -> None:
         parts = _TIME.fullmatch(statement.text)
@@ -291,6 +305,8 @@ class _GameReader:
             )
         if any(seconds is not None for seconds in self.times):
             self.record.times = self.times
+        self.record.headers = {key: "\n".join(lines) for key, lines in self.headers.items()}
+        self.record.comments = {ply: "\n".join(lines) for ply, lines in self.comments.items()}
 
     def _hint(self, statement: Statement) -> str:
         return f"; {_CUT_OFF}" if statement == self.last else ""

@@ -57,6 +57,7 @@ class PositionReader:
         self.hands: Hands = np.zeros((2, len(HAND_KINDS)), np.uint8)
         self.ranks: set[int] = set()
         self.is_begun = self.is_whole = False  # whether anything has been set, and whether by PI
+        self.is_given_away = False  # whether all the rest is in somebody's hand
 
     def read(self, statement: Statement) -> None:
         """Take one statement that begins with P."""
@@ -137,6 +138,9 @@ class PositionReader:
         """`00AL`: all men that are nowhere yet, but no king, go to this side's hand."""
         if square is not None:
             raise statement.refuse("AL means all other men in hand, and stands only behind 00")
+        if self.is_given_away:
+            return  # nothing was left
+        self.is_given_away = True
         kinds = [kind_of(code) for code in self.board if code]
         for index, kind in enumerate(HAND_KINDS):
             on_board = sum(UNPROMOTED.get(other, other) == kind for other in kinds)

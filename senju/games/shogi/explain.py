@@ -44,6 +44,7 @@ from senju.games.shogi.men import (
 from senju.games.shogi.notation import (
     Move,
     NotationError,
+    action_number,
     kif_of_move,
     move_of_action,
     split_action,
@@ -96,6 +97,7 @@ def explain_action(state: np.void, action: int) -> str:
 
 def explain(state: np.void, action: int) -> Explanation:
     """The same, in its parts."""
+    action = action_number(action)
     board, side = state["board"], int(state["side"])
     if not 0 <= action < NUM_ACTIONS:
         known = f"actions are 0 to {NUM_ACTIONS - 1}"

@@ -1,5 +1,6 @@
 """Shogi as a game for training: the Game contract over the compiled rules."""
 
+import reprlib
 from typing import Any, Literal
 
 import numpy as np
@@ -52,7 +53,9 @@ class Shogi(Game):
 
     def __init__(self, config: Part | None = None) -> None:
         super().__init__(config)
-        assert isinstance(self.config, ShogiConfig)
+        if not isinstance(self.config, ShogiConfig):
+            kind = type(config).__name__
+            raise ConfigError(f"config={reprlib.repr(config)}: expected a ShogiConfig, got {kind}")
         max_plies, history = self.config.max_plies, self.config.history
         self.observation_shape = (NUM_PLANES + PLANES_OF_PAST * history, 9, 9)
         self.state_dtype = state_dtype(max_plies, history)
@@ -147,7 +150,8 @@ class Shogi(Game):
 
     def parse_move(self, state: np.void, text: str) -> int:
         """A move in USI's letters; an error tells what is wrong."""
-        return action_of_usi(state["board"], int(state["side"]), text.strip())
+        stripped = text.strip() if isinstance(text, str) else text
+        return action_of_usi(state["board"], int(state["side"]), stripped)
 
     def explain_action(self, state: np.void, action: int) -> str:
         """What an action means in this position, and why it is not legal if it is not."""
@@ -179,7 +183,7 @@ class _Material:
     def action_values(self, states: States, depth: int) -> NDArray[np.float64]:
         """What each action wins in material within `depth` plies; a mate is worth more than all men."""
         if depth not in (1, 2):
-            raise ConfigError(f"depth={depth}: material is counted 1 or 2 plies deep")
+            raise ConfigError(f"depth={reprlib.repr(depth)}: material is counted 1 or 2 plies deep")
         values = np.full((len(states), NUM_ACTIONS), -np.inf)
         action_values(*self._game._views(states), depth, values)
         return values

@@ -6,7 +6,7 @@ from senju.games.shogi.boards import EDGE, FILES_JAPANESE, held, japanese_ranks
 from senju.games.shogi.layout import START_SFEN
 from senju.games.shogi.men import KANJI, KANJI_DIGITS, Hands, Side, Square
 from senju.games.shogi.notation import kif_of_move
-from senju.games.shogi.record import GameRecord, replay
+from senju.games.shogi.record import GameRecord, checked, replay
 from senju.games.shogi.sfen import Placement, format_sfen, parse_sfen
 
 SIDES = ("先手", "後手")
@@ -45,7 +45,7 @@ def write_kif(record: GameRecord) -> str:
        2 投了
     まで1手で先手の勝ち
     """
-    record.check()
+    checked(record)
     lines = ["#KIF version=2.0 encoding=UTF-8"]
     lines += [f"{_HEADERS.get(key, key)}：{_one_line(value)}" for key, value in record.headers.items()]
     lines += _start_lines(parse_sfen(record.sfen))

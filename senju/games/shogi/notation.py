@@ -5,8 +5,10 @@ board: the nearest one against its direction. Only geometry is asked here. Wheth
 the rules know.
 """
 
+import operator
 import re
-from typing import NamedTuple
+import reprlib
+from typing import NamedTuple, SupportsIndex
 
 from senju.errors import IllegalActionError
 from senju.games.shogi.layout import (
@@ -60,15 +62,30 @@ class Move(NamedTuple):
     promotes: bool
 
 
+def action_number(action: SupportsIndex) -> int:
+    """An action as Python's own number, in range or not.
+
+    >>> action_number(True)
+    1
+    """
+    try:
+        return operator.index(action)
+    except TypeError:
+        raise NotationError(
+            f"{reprlib.repr(action)} is no action; expected a whole number, got {type(action).__name__}"
+        ) from None
+
+
 def split_action(action: int) -> tuple[int, Square]:
     """An action's kind (0 to 26) and its destination in the mover's view.
 
     >>> split_action(10 * 81 + 4)
     (10, 4)
     """
+    action = action_number(action)
     if not 0 <= action < NUM_ACTIONS:
-        raise NotationError(f"{action} is no action; actions are 0 to {NUM_ACTIONS - 1}")
-    return divmod(int(action), NUM_SQUARES)
+        raise NotationError(f"{reprlib.repr(action)} is no action; actions are 0 to {NUM_ACTIONS - 1}")
+    return divmod(action, NUM_SQUARES)
 
 
 def parse_square(name: str) -> Square:
@@ -77,8 +94,10 @@ def parse_square(name: str) -> Square:
     >>> parse_square("7g")
     60
     """
-    if not re.fullmatch("[1-9][a-i]", name):
-        raise NotationError(f"{name!r} is no square; expected a file 1 to 9 and a rank a to i, such as 7g")
+    if not isinstance(name, str) or not re.fullmatch("[1-9][a-i]", name):
+        raise NotationError(
+            f"{reprlib.repr(name)} is no square; expected a file 1 to 9 and a rank a to i, such as 7g"
+        )
     return 9 * (int(name[0]) - 1) + RANKS.index(name[1])
 
 
@@ -129,18 +148,26 @@ def usi_of_move(move: Move) -> str:
 
 def move_of_usi(board: Board, side: Side, text: str) -> Move:
     """The move that a USI text means on this board, if this side has a man there to move."""
+    if not isinstance(text, str):
+        raise not_usi(text)
     if drop := _USI_DROP.fullmatch(text):
         return Move(side, SYMBOLS.index(drop[1]), None, parse_square(drop[2]), promotes=False)
     parts = _USI_MOVE.fullmatch(text)
     if parts is None:
-        shown = text if len(text) <= 40 else text[:40] + "…"
-        raise NotationError(f"{shown!r} is no move in USI; expected one such as 7g7f, 8h2b+ or P*5e")
+        raise not_usi(text)
     source, target = parse_square(parts[1]), parse_square(parts[2])
     if not board[source]:
         raise NotationError(f"{text!r}: nobody stands on {parts[1]}")
     if side_of(board[source]) != side:
         raise NotationError(f"{text!r} moves {man_on(board, source)}, and {SIDE_NAMES[side]} is to move")
     return Move(side, kind_of(board[source]), source, target, promotes=parts[3] == "+")
+
+
+def not_usi(text: object) -> NotationError:
+    """The error to raise for what is no move in USI."""
+    shown = text[:40] + "…" if isinstance(text, str) and len(text) > 40 else text
+    shown = repr(shown) if isinstance(shown, str) else reprlib.repr(shown)
+    return NotationError(f"{shown} is no move in USI; expected one such as 7g7f, 8h2b+ or P*5e")
 
 
 def usi_of_action(board: Board, side: Side, action: int) -> str:

@@ -1,18 +1,22 @@
 """One position with its history, for people and engines."""
 
 import copy
+import reprlib
 from typing import Literal
 
 import numpy as np
 
+from senju.config import validated
 from senju.errors import ConfigError, IllegalActionError
 from senju.games.game import States
 from senju.games.shogi.explain import explain_action
 from senju.games.shogi.game import Shogi, ShogiConfig
 from senju.games.shogi.layout import START_SFEN, Ending
-from senju.games.shogi.notation import action_of_usi, usi_of_action
+from senju.games.shogi.notation import action_number, action_of_usi, usi_of_action
 from senju.games.shogi.sfen import SfenError, format_sfen, parse_sfen
 from senju.kernels import is_allowed, unpack_legal
+
+MAX_DEPTH = 64  # of `perft`; ten plies would take years
 
 
 class Position:
@@ -34,9 +38,13 @@ class Position:
         declaration: Literal["27", "24", "none"] | None = None,
         game: Shogi | None = None,
     ) -> None:
+        if game is not None and not isinstance(game, Shogi):
+            raise ConfigError(f"game={reprlib.repr(game)}: expected a Shogi, got {type(game).__name__}")
         if game is not None and (max_plies is not None or declaration is not None):
             raise ConfigError("give a game, which has its own rules, or max_plies and declaration, not both")
-        self.game = game or Shogi(ShogiConfig(max_plies=max_plies or 512, declaration=declaration or "27"))
+        rules = {"max_plies": max_plies, "declaration": declaration}
+        given = {name: value for name, value in rules.items() if value is not None}
+        self.game = game or Shogi(validated(ShogiConfig, given))
         placement = parse_sfen(START_SFEN if sfen is None else sfen)
         self.states: States = self.game.new_states(1)
         self.game.place(self.states, placement._replace(side=1 - placement.side))
@@ -101,6 +109,7 @@ class Position:
 
     def push(self, action: int) -> None:
         """Play a legal move, also where repetition or a declaration has ended the game."""
+        action = action_number(action)
         self._require_legal(action)
         if self.ply >= self.states["hashes"].shape[1] - 1:
             raise IllegalActionError(
@@ -119,8 +128,8 @@ class Position:
         >>> [Position().perft(depth) for depth in (1, 2, 3)]
         [30, 900, 25470]
         """
-        if depth < 1:
-            raise ConfigError(f"depth={depth}: expected at least 1")
+        if not isinstance(depth, int | np.integer) or not 1 <= depth <= MAX_DEPTH:
+            raise ConfigError(f"depth={reprlib.repr(depth)}: expected a whole number from 1 to {MAX_DEPTH}")
         return self.game.count_lines(self.states, depth)
 
     def sfen(self) -> str:

@@ -1,8 +1,10 @@
 """A game of Shogi as it is kept and passed on: who played, from where, which moves, and how it ended."""
 
-from collections.abc import Iterator
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from numbers import Integral, Real
+from typing import Any, NamedTuple
 
 from senju.errors import IllegalActionError, SenjuError
 from senju.games.shogi.game import Shogi, ShogiConfig
@@ -55,6 +57,7 @@ class GameRecord:
     @property
     def side(self) -> Side:
         """Who is to move at the end."""
+        self._check_types()
         return (parse_sfen(self.sfen).side + len(self.moves)) % 2
 
     @property
@@ -66,6 +69,7 @@ class GameRecord:
 
     def check(self) -> None:
         """Refuse what no file can hold; the moves themselves are checked when they are replayed."""
+        self._check_types()
         self._check_ending()
         if len(self.moves) > MAX_PLIES:
             raise RecordError(f"there are {len(self.moves)} moves; a record holds at most {MAX_PLIES}")
@@ -73,7 +77,7 @@ class GameRecord:
             raise RecordError(f"there are {len(self.times)} times for {len(self.moves)} moves")
         for seconds in (*(self.times or []), self.ending_time):
             if seconds is not None and not 0 <= round(seconds, 6) < MAX_SECONDS + 1:
-                raise RecordError(f"a time of {seconds} seconds; expected 0 to {MAX_SECONDS}")
+                raise RecordError(f"a time of {reprlib.repr(seconds)} seconds; expected 0 to {MAX_SECONDS}")
         last = len(self.moves) + (self.ending is not None)
         wrong = [ply for ply in self.comments if not 0 <= ply <= last]
         if wrong:
@@ -83,8 +87,46 @@ class GameRecord:
                 raise RecordError(f"{name!r} has a line break; names stand on one line")
 
     def _check_ending(self) -> None:
+        self._check_types()
         if self.ending is not None and self.ending not in ENDINGS:
-            raise RecordError(f"ending {self.ending!r} is unknown; expected one of {', '.join(ENDINGS)}")
+            shown = reprlib.repr(self.ending)
+            raise RecordError(f"ending {shown} is unknown; expected one of {', '.join(ENDINGS)}")
+
+    def _check_types(self) -> None:
+        """Refuse fields of another type than they are declared with."""
+        _require("names", self.names, "two texts", _is_list_of(self.names, str) and len(self.names) == 2)
+        _require("sfen", self.sfen, "a text", isinstance(self.sfen, str))
+        _require("moves", self.moves, "a list of texts", _is_list_of(self.moves, str))
+        times = self.times is None or _is_list_of(self.times, Real | None)
+        _require("times", self.times, "a list of seconds, or None", times)
+        _require("ending", self.ending, "a text, or None", isinstance(self.ending, str | None))
+        is_time = isinstance(self.ending_time, Real | None)
+        _require("ending_time", self.ending_time, "seconds, or None", is_time)
+        _require("headers", self.headers, "texts by name", _is_mapping_of(self.headers, str))
+        _require("comments", self.comments, "texts by ply", _is_mapping_of(self.comments, Integral))
+
+
+def _is_list_of(values: Any, kind: Any) -> bool:
+    is_list = isinstance(values, Sequence) and not isinstance(values, str)
+    return is_list and all(isinstance(value, kind) for value in values)
+
+
+def _is_mapping_of(texts: Any, kind: type) -> bool:
+    return isinstance(texts, Mapping) and all(
+        isinstance(key, kind) and isinstance(text, str) for key, text in texts.items()
+    )
+
+
+def _require(name: str, value: object, expected: str, is_right: bool) -> None:
+    if not is_right:
+        raise RecordError(f"{name}={reprlib.repr(value)}: expected {expected}")
+
+
+def checked(record: GameRecord) -> GameRecord:
+    """The record, if it holds together."""
+    _require("record", record, "a GameRecord", isinstance(record, GameRecord))
+    record.check()
+    return record
 
 
 class Ply(NamedTuple):
@@ -98,13 +140,13 @@ class Ply(NamedTuple):
 
 def replay(record: GameRecord) -> Iterator[Ply]:
     """Play a record's moves one after another; an illegal one is named with its ply."""
-    position = new_position(record.sfen)
+    position = new_position(checked(record).sfen)
     times = record.times or [None] * len(record.moves)
     for number, (usi, seconds) in enumerate(zip(record.moves, times, strict=True), 1):
         try:
             action = position.action(usi)
         except IllegalActionError as error:
-            raise RecordError(f"ply {number}, {usi}: {error}") from None
+            raise RecordError(f"ply {number}, {usi[:40]}: {error}") from None
         yield Ply(number, position, move_of_action(position.state["board"], position.side, action), seconds)
         position.push(action)
 

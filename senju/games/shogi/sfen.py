@@ -1,5 +1,6 @@
 """Positions as SFEN: the board, the side to move, the hands and the move's number in one line."""
 
+import reprlib
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -21,6 +22,7 @@ from senju.games.shogi.men import (
 )
 
 MAX_NUMBER = 999_999  # of a move
+MAX_LETTERS = 1000  # of a text; a full board, full hands and a number take about 200
 
 _HAND_ORDER = tuple(reversed(HAND_KINDS))  # as everybody writes it: R B G S N L P
 _MEN = {letter: kind for kind, letter in enumerate(SYMBOLS) if kind} | {
@@ -51,6 +53,10 @@ def parse_sfen(text: str) -> Placement:
     >>> parse_sfen("4k4/9/9/9/9/9/9/9/4K4 w 2Pr 7").hands.tolist()
     [[2, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 1]]
     """
+    if not isinstance(text, str):
+        raise SfenError(f"SFEN {reprlib.repr(text)}: expected a text, got {type(text).__name__}")
+    if len(text) > MAX_LETTERS:
+        _refuse(text, f"it has {len(text)} letters; expected at most {MAX_LETTERS}")
     fields = START_SFEN.split() if text.strip() == "startpos" else text.split()
     if not 3 <= len(fields) <= 4:
         _refuse(text, f"it has {len(fields)} fields; expected board, side, hands and the move's number")
@@ -74,8 +80,25 @@ def format_sfen(board: Board, hands: Hands, side: int, number: int = 1) -> str:
     >>> format_sfen(*placement) == START_SFEN
     True
     """
+    _require_placement(board, hands, side, number)
     ranks = "/".join(_format_rank(board[rank::9][::-1].tolist()) for rank in range(9))
     return f"{ranks} {'bw'[side]} {_format_hands(hands)} {number}"
+
+
+def _require_placement(board: Board, hands: Hands, side: int, number: int) -> None:
+    """Refuse what is no board, no hands, no side or no number; whether the men are right is not asked."""
+    for name, men, shape, most in (
+        ("board", board, (81,), OF_WHITE | (len(SYMBOLS) - 1)),
+        ("hands", hands, (2, len(HAND_KINDS)), max(NUM_OF_KIND.values())),
+    ):
+        if not isinstance(men, np.ndarray) or men.shape != shape or men.dtype.kind not in "iu":
+            raise SfenError(f"{name}: expected whole numbers of shape {shape}, got {reprlib.repr(men)}")
+        if men.min() < 0 or men.max() > most:
+            raise SfenError(f"{name}: expected numbers from 0 to {most}, got {men.min()} to {men.max()}")
+    if not isinstance(side, int | np.integer) or side not in (0, 1):
+        raise SfenError(f"side={reprlib.repr(side)}: expected 0 (Black) or 1 (White)")
+    if not isinstance(number, int | np.integer) or number < 1:
+        raise SfenError(f"number={reprlib.repr(number)}: expected a whole number from 1")
 
 
 def find_fault(board: Board, hands: Hands) -> str | None:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from senju.errors import RunFolderError
+from senju.files import describe_os_error, open_file
 from senju.games.game import Game
 from senju.training.arena.participants import Participant
 from senju.training.arena.tasks import ArenaSettings, Counts, Schedule, Task
-from senju.training.checkpoint import describe_os_error
 
 logger = logging.getLogger(__name__)
 
@@ -36,9 +36,9 @@ def make_header(game: Game, participants: list[Participant], settings: ArenaSett
 def read_header(folder: Path) -> Header | None:
     """What the arena in a folder is of; None where there is none that can be read."""
     try:
-        with (folder / LOG).open("rb") as file:
+        with open(open_file(folder / LOG, os.O_RDONLY), "rb") as file:
             header = json.loads(file.readline())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return header if isinstance(header, dict) else None
 
@@ -49,8 +49,8 @@ def opened_log(folder: Path, header: Header, schedule: Schedule, fresh: bool) ->
     with ExitStack() as files:
         with explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            _lock(files.enter_context((folder / LOCK).open("ab")), folder)
-            log = ArenaLog(folder / LOG, files.enter_context((folder / LOG).open("a+b")))
+            _lock(files.enter_context(_appending(folder / LOCK)), folder)
+            log = ArenaLog(folder / LOG, files.enter_context(_appending(folder / LOG)))
             log.begin(header, schedule, fresh)
         yield log
 
@@ -62,6 +62,10 @@ def explained(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RunFolderError(f"cannot write the arena to {folder}: {describe_os_error(error)}") from error
+
+
+def _appending(path: Path) -> BinaryIO:
+    return open(open_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "a+b")
 
 
 def _lock(lock: BinaryIO, folder: Path) -> None:
@@ -94,7 +98,7 @@ class ArenaLog:
                 task = schedule.task(record["first"], record["second"], record["chunk"])
                 counts = Counts(*record["counts"])
                 schedule.finish(task, counts)
-            except (LookupError, TypeError):
+            except (LookupError, TypeError, ValueError):
                 raise self._damaged(number) from None
 
     def write(self, task: Task, counts: Counts) -> None:
@@ -118,7 +122,7 @@ class ArenaLog:
         for number, line in enumerate(lines, 1):
             try:
                 records.append(json.loads(line))
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise self._damaged(number) from None
         return records
 

@@ -12,6 +12,7 @@ from senju.training.arena.participants import Participant
 from senju.training.arena.tasks import ArenaSettings, Counts, Task
 from senju.training.evaluation import play_match
 from senju.training.opponents import make_player
+from senju.trust import accept, accepted
 
 USUAL_OPENING = 4  # plies
 
@@ -59,12 +60,14 @@ def describe_start(
         "descriptions": [name for name, _ in found[1:]],
         "opening_plies": settings.opening_plies,
         "script": next((script for _, script in found if script), None),
+        "accepted": accepted(),
     }
 
 
 def prepare_player_table(start: dict[str, Any]) -> PlayerTable:
     """In a worker: what `describe_start` told of."""
     forbid_training(start["script"] or f"the module of {start['game']['name']} or of a player")
+    accept(start["accepted"])  # the runs among the players are opened here too
     if start["script"]:
         import_script(start["script"])
     return PlayerTable(make_game(**start["game"]), start["descriptions"], start["opening_plies"])

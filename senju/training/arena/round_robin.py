@@ -7,6 +7,7 @@ from pathlib import Path
 
 from senju.backends.processes import WORKER_BYTES
 from senju.backends.script import refuse_unguarded
+from senju.files import encoded, is_there, replace_durably
 from senju.games.game import Game
 from senju.machine import available_cores, math_threads, memory_available
 from senju.training.arena.log import explained, make_header, opened_log, read_header
@@ -16,7 +17,6 @@ from senju.training.arena.playing import PlayerTable, describe_start
 from senju.training.arena.result import RESULTS, ArenaResult, result_of
 from senju.training.arena.tasks import ArenaSettings, Counts, Progress, Schedule, Task
 from senju.training.arena.workers import OnResult, play_in_processes
-from senju.training.checkpoint import replace_durably
 from senju.training.evaluation import require_turns_of_two
 from senju.training.interrupt import StopRequest
 
@@ -51,6 +51,9 @@ def run_arena(
     header = make_header(game, participants, settings)
     folder = folder or _usual_folder(header)
     with opened_log(folder, header, schedule, fresh) as log:
+        with explained(folder):
+            for name in (RESULTS, PICTURE):
+                is_there(folder / name)  # which refuses a link before anything is played
 
         def take(task: Task, counts: Counts) -> None:
             log.write(task, counts)
@@ -65,8 +68,8 @@ def run_arena(
         _play(game, participants, schedule, num_workers, take, stop)
         result = result_of(game.name, participants, schedule, folder)
         with explained(folder):
-            replace_durably(folder / RESULTS, result.as_json().encode())
-            replace_durably(folder / PICTURE, arena_svg(result).encode())
+            replace_durably(folder / RESULTS, encoded(result.as_json()))
+            replace_durably(folder / PICTURE, encoded(arena_svg(result)))
     return result
 
 

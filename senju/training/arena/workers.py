@@ -16,6 +16,7 @@ from typing import Any
 
 from senju import errors
 from senju.backends.processes.nursery import ONE_MATH_THREAD, import_path
+from senju.descendants import end_descendants
 from senju.errors import SenjuError, WorkerError
 from senju.training.arena.tasks import Counts, Schedule, Task
 from senju.training.interrupt import StopRequest
@@ -53,6 +54,7 @@ class _Crew:
         self._deaths: Counter[Task] = Counter()
         self._news: SimpleQueue[tuple[_Worker, str]] = SimpleQueue()
         self.woken, self._wake = socket.socketpair()
+        self._waking = threading.Lock()  # no thread is about to write to the socket while it is closed
 
     def hire(self) -> None:
         """Start a worker, if there is something to play."""
@@ -63,7 +65,7 @@ class _Crew:
 
     def _tell(self, worker: "_Worker", line: str) -> None:
         self._news.put((worker, line))
-        with contextlib.suppress(OSError):  # closed, since the arena is over
+        with self._waking, contextlib.suppress(OSError):  # closed, since the arena is over
             self._wake.send(b".")
 
     def _give(self, worker: "_Worker", task: Task) -> None:
@@ -118,8 +120,9 @@ class _Crew:
         """End all workers."""
         for worker in (*self.busy, *self._idle):
             worker.end()
-        self.woken.close()
-        self._wake.close()
+        with self._waking:
+            self.woken.close()
+            self._wake.close()
 
 
 def _python_path() -> str:
@@ -173,6 +176,10 @@ class _Worker:
         """End it, unless it does so by itself within some seconds, and say how it ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(patience)
+        if self._process.returncode is None:
+            end_descendants(self._process.pid)
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # none is left of its group
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
         code = self._process.wait()
         for thread in self._threads:

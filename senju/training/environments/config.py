@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
-from senju.config import Part, Settings, validated
+from senju.config import MOST_SECONDS, Part, Settings, validated
 from senju.errors import ConfigError
 from senju.training.environments.block import Block
 from senju.training.environments.putting_back import put_into
@@ -41,8 +41,12 @@ class ParallelOptions(Part):
     )
     epochs_ahead: int = Field(2, ge=1, description="Epochs that playing may be ahead, with async_learning.")
     seed: int = Field(0, ge=0, lt=2**63, description="Of all random numbers; also read from config.seed.")
-    timeout: float = Field(300.0, gt=0, description="Seconds for an episode or a lesson; then it hangs.")
-    start_timeout: float = Field(180.0, gt=0, description="Seconds for a process to get ready.")
+    timeout: float = Field(
+        300.0, gt=0, le=MOST_SECONDS, description="Seconds for an episode or a lesson; then it hangs."
+    )
+    start_timeout: float = Field(
+        180.0, gt=0, le=MOST_SECONDS, description="Seconds for a process to get ready."
+    )
 
 
 class Experiment(Part):
@@ -69,11 +73,12 @@ def read_settings(config: Any) -> RunSettings:
         if "seed" not in parallel and (seed := part_of(owner, "seed")) is not None:
             parallel["seed"] = seed
     decay = part_of(part_of(config, "model"), "epsilon_decay")
-    return RunSettings(
-        experiment=validated(Experiment, _known(experiment, Experiment), "experiment"),
-        parallel=validated(ParallelOptions, parallel, "parallel"),
-        epsilon_decay=decay if isinstance(decay, (int, float)) else None,
-    )
+    found = {
+        "experiment": validated(Experiment, _known(experiment, Experiment), "experiment"),
+        "parallel": validated(ParallelOptions, parallel, "parallel"),
+        "epsilon_decay": decay if isinstance(decay, (int, float)) else None,
+    }
+    return validated(RunSettings, found, "config")
 
 
 def _section(config: Any, name: str) -> Settings:

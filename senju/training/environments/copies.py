@@ -32,6 +32,7 @@ from senju.training.environments.generators import (
 )
 from senju.training.environments.snapshot import Snapshot
 from senju.training.environments.tasks import Episode, Played
+from senju.usercode import passes_on, refuse_forked_child
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +75,16 @@ class Player:
     def _new_copy(self, *numbers: int) -> "_Copy":
         seed = self._settings.parallel.seed
         set_generators(seed, Purpose.MAKING, *numbers)
-        made = self._factory.make(self._config.copy(), seed_of(seed, Purpose.MAKING, *numbers), numbers[0])
+        try:
+            made = self._factory.make(
+                self._config.copy(), seed_of(seed, Purpose.MAKING, *numbers), numbers[0]
+            )
+        except Exception:
+            raise
+        except BaseException as error:  # it would end this process, and without a word
+            if passes_on(error):
+                raise
+            raise WorkerError(f"making copy {numbers[0]} of the world raised {described(error)}") from error
         copy = _Copy(made)
         if not self._keeps:
             return copy
@@ -151,7 +161,9 @@ class _Copy:
             num_turns, blocks = self._play(episode.epoch, settings.experiment.max_turns)
         except SenjuError:
             raise
-        except (Exception, SystemExit) as error:  # the user's code may raise anything
+        except BaseException as error:  # the user's code may raise anything
+            if passes_on(error):
+                raise
             raise self._located(error) from error
         rewards = tuple(recorder.reward for recorder in self._recorders)
         return Played(episode.copy, episode.epoch, blocks, rewards, num_turns, began, monotonic())
@@ -160,9 +172,11 @@ class _Copy:
         for recorder in self._recorders:
             recorder.begin()
         self._env.reset()
+        refuse_forked_child()
         self._refuse_new_agents()
         for agent in self._agents:
             call_hook(agent.model, "start_epoch_action", epoch=epoch)
+            refuse_forked_child()
         before = [numbers_of(agent) for agent in self._agents]
         num_turns = self._take_turns(epoch, max_turns)
         self._refuse_other_ways_to_remember()
@@ -195,6 +209,7 @@ class _Copy:
             for recorder in self._recorders:
                 recorder.turn = turn
             take_turn()
+            refuse_forked_child()
             if is_over(self._env):
                 return turn + 1
         return max_turns

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from senju.backends.script import find_importable
+from senju.config import shown
 from senju.errors import ConfigError
 from senju.registry import import_named
 from senju.training.environments.contract import is_required
@@ -22,7 +23,7 @@ class WorldFactory:
         found = import_named("factory", factory) if isinstance(factory, str) else factory
         if not callable(found):
             raise ConfigError(
-                f"factory={factory!r}: expected a function or class that makes a world, or "
+                f"factory={shown(factory)}: expected a function or class that makes a world, or "
                 "'package.module:name'"
             )
         self._make: Factory = found

@@ -15,6 +15,7 @@ from senju.training.environments.generators import Purpose, generators_alone, se
 from senju.training.environments.putting_back import put_into
 from senju.training.environments.tasks import Learnt, Lesson
 from senju.training.environments.writing_down import write_down
+from senju.usercode import passes_on
 
 
 class Learners:
@@ -35,7 +36,9 @@ class Learners:
                 losses = self._learn(agent, lesson)
             except SenjuError:
                 raise
-            except (Exception, SystemExit) as error:  # the user's code may raise anything
+            except BaseException as error:  # the user's code may raise anything
+                if passes_on(error):
+                    raise
                 who = agent_name(self._agents, lesson.agent)
                 turn = self._settings.experiment.max_turns
                 raise WorkerError(

@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from senju.algorithms.optimising import load_optimizers
@@ -16,6 +17,7 @@ from senju.training.environments.factory import WorldFactory
 from senju.training.environments.generators import Purpose, seed_of, set_generators
 from senju.training.environments.learners import Learners
 from senju.training.environments.tasks import Episode, Learnt, Lesson, Played, Published, Result
+from senju.usercode import ending_forked_child
 
 preload = load_optimizers  # which the nursery calls
 
@@ -28,22 +30,23 @@ def work(index: int, connection: int, descriptor: int) -> bool:
 def _serve(channel: Channel, told: Told) -> bool:
     """Take messages; whatever goes wrong is told to the parent, which decides."""
     try:
-        handle = _new_server(channel, told)
+        with ending_forked_child(partial(_tell, channel)):
+            handle = _new_server(channel, told)
         gc.freeze()  # what has been imported is not looked through again and again
         channel.send("ready")
-    except Exception as error:  # noqa: BLE001  # travels to the parent
+    except BaseException as error:  # noqa: BLE001  # the user's code may raise anything; travels to the parent
         return _tell(channel, error)
     while (message := channel.receive()) is not None:
         try:
             handle(message)
         except ConnectionError:  # the parent closed its end, and will end this process
             return False
-        except Exception as error:  # noqa: BLE001  # travels to the parent
+        except BaseException as error:  # noqa: BLE001  # the user's code may raise anything; travels to the parent
             return _tell(channel, error)
     return False
 
 
-def _tell(channel: Channel, error: Exception) -> bool:
+def _tell(channel: Channel, error: BaseException) -> bool:
     """Say what went wrong, in words that name agent, turn and epoch where they are known."""
     is_ours = isinstance(error, SenjuError)
     name = type(error).__name__ if is_ours else WorkerError.__name__
@@ -80,7 +83,8 @@ class _PlayerServer:
         if message.kind == "acting":
             self._acting[message.values["agent"]] = Published(message.values["version"], message.block)  # type: ignore[arg-type]  # it comes with a block
             return
-        played = self._player.play(Episode(**message.values, acting=tuple(self._acting)))
+        with ending_forked_child(partial(_tell, self._channel)):
+            played = self._player.play(Episode(**message.values, acting=tuple(self._acting)))
         self._channel.send("experience", bundle(played.experience))
         self._channel.send("played", **_without_blocks(played, "experience"))
 
@@ -97,7 +101,8 @@ class _LearnerServer:
         if message.kind == "state":
             self._learners.put_state(message.values["agent"], message.block)
             return
-        learnt = self._learners.learn(Lesson(**message.values, experience=message.block))
+        with ending_forked_child(partial(_tell, self._channel)):
+            learnt = self._learners.learn(Lesson(**message.values, experience=message.block))
         if learnt.state is not None:
             self._channel.send("state", learnt.state)
         self._channel.send("acting", learnt.acting)

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from senju.training.environments.tasks import Result, Task
+from senju.usercode import ChildReport, ending_forked_child
 
 Work = Callable[[Task], Result]
 
@@ -66,6 +67,7 @@ class Here(Station):
     def __init__(self, work: Work, track: str) -> None:
         self._work, self._track = work, track
         self._tasks: deque[Task] = deque()
+        self._child = ChildReport()
         self.events = []
 
     @property
@@ -86,7 +88,10 @@ class Here(Station):
         """Do the next task."""
         if not self._tasks:
             return []
-        return [self._work(self._tasks.popleft())._replace(track=self._track)]
+        with ending_forked_child(self._child.write):
+            result = self._work(self._tasks.popleft())
+        self._child.raise_written()
+        return [result._replace(track=self._track)]
 
     def excuse(self, seconds: float) -> None:
         """Nobody waits here."""

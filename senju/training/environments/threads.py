@@ -18,6 +18,7 @@ import torch
 from senju.errors import WorkerError
 from senju.training.environments.stations import Station, Work
 from senju.training.environments.tasks import Result, Task
+from senju.usercode import ChildReport, ending_forked_child
 
 _MOMENT = 2.0  # seconds for a thread to end
 
@@ -31,8 +32,10 @@ class Threads(Station):
         self._outstanding: list[Task] = []
         self._last_news = monotonic()
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
-        self._results: SimpleQueue[tuple[Task, Result | Exception]] = SimpleQueue()
+        self._results: SimpleQueue[tuple[Task, Result | BaseException]] = SimpleQueue()
+        self._child = ChildReport()
         self._woken, self._wake = socket.socketpair()
+        self._waking = threading.Lock()  # no thread is about to write to the socket while it is closed
         self._threads = [
             threading.Thread(target=self._serve, args=(new_work(), track), name=f"senju {track}", daemon=True)
             for track in (f"{name} {index}" for index in range(num_threads))
@@ -44,11 +47,12 @@ class Threads(Station):
         torch.set_num_threads(1)  # of this thread
         while (task := self._tasks.get()) is not None:
             try:
-                result: Result | Exception = work(task)._replace(track=track)
-            except Exception as error:  # noqa: BLE001  # raised where results are taken
+                with ending_forked_child(self._child.write):
+                    result: Result | BaseException = work(task)._replace(track=track)
+            except BaseException as error:  # noqa: BLE001  # raised where results are taken
                 result = error
             self._results.put((task, result))
-            with contextlib.suppress(OSError):  # closed, since the run is over
+            with self._waking, contextlib.suppress(OSError):  # closed, since the run is over
                 self._wake.send(b".")
 
     @property
@@ -77,6 +81,7 @@ class Threads(Station):
 
     def take(self) -> list[Result]:
         """What has been finished; raises what a task raised."""
+        self._child.raise_written()
         results = []
         with contextlib.suppress(Empty):
             while True:
@@ -84,7 +89,7 @@ class Threads(Station):
                 self._woken.recv(1)
                 self._outstanding.remove(task)
                 self._last_news = monotonic()
-                if isinstance(result, Exception):
+                if isinstance(result, BaseException):
                     raise result
                 results.append(result)
         if self._outstanding and monotonic() > self._last_news + self._timeout:
@@ -105,5 +110,6 @@ class Threads(Station):
             self._tasks.put(None)
         for thread in self._threads:
             thread.join(_MOMENT)
-        self._woken.close()
-        self._wake.close()
+        with self._waking:
+            self._woken.close()
+            self._wake.close()

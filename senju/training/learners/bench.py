@@ -14,6 +14,7 @@ from senju.games.game import SeatView
 from senju.training.learners.memory import LearnerMemory
 from senju.training.learners.messages import Order, Report, receive_order, send_to_run
 from senju.training.seats import new_learner
+from senju.usercode import ending_forked_child
 
 
 class Bench:
@@ -81,14 +82,15 @@ def serve(connection: "Connection[Any, Any]", bench: Bench) -> bool:
     try:
         send_to_run(connection, Ready())
         while not isinstance(order := receive_order(connection), Stop):
-            send_to_run(connection, _answer(bench, order))
+            send_to_run(connection, _answer(connection, bench, order))
     except (EOFError, BrokenPipeError, ConnectionResetError):  # the run is gone, or waits no more
         return False
     return True
 
 
-def _answer(bench: Bench, order: Order) -> Report | Failed:
+def _answer(connection: "Connection[Any, Any]", bench: Bench, order: Order) -> Report | Failed:
     try:
-        return bench.train(order)
-    except Exception as error:  # noqa: BLE001  # travels to the run, whoever raised it
+        with ending_forked_child(lambda error: send_to_run(connection, describe_failure(error, None))):
+            return bench.train(order)
+    except BaseException as error:  # noqa: BLE001  # the user's code may raise anything; travels to the run
         return describe_failure(error, None)

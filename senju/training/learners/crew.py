@@ -111,7 +111,7 @@ class Crew:
             member.enter(State.PLAYING)
         try:
             send_to_learner(member.hand.connection, order)
-        except (BrokenPipeError, ConnectionResetError):
+        except (BrokenPipeError, ConnectionResetError, BlockingIOError):
             logger.debug("learner process %d is gone", member.index)  # its end, which comes next, tells more
 
     def is_busy(self, seat: int | None = None) -> bool:
@@ -198,6 +198,8 @@ class Crew:
                 raise WorkerError(f"{self._who(member)} could not get ready: {what}")
             member.lacks_memory = True  # its end, which comes next, leads to fewer processes
             return
+        if not member.orders:  # a child that the user's code forked came back later than the process itself
+            raise WorkerError(f"{self._who(member)}: {what}")
         order = member.orders.popleft()
         where = f"{self._describe(order)}, in {self._who(member)}"
         if failed.is_senju_error:  # would come again, and is what learning one by one raises

@@ -19,7 +19,7 @@ TELL_SECONDS = 0.2  # between two reports of progress
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
-def train_agent(run: str, max_updates: int | None, events: int) -> int:
+def train_agent(run: str, max_updates: int | None, events: int, trust: bool) -> int:
     """Train a run that was prepared; returns the exit code.
 
     The signals that ask to stop are blocked until somebody listens to them: one that comes while all this
@@ -31,7 +31,7 @@ def train_agent(run: str, max_updates: int | None, events: int) -> int:
     try:
         with interrupt.stop_on_signals() as stop:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
-            is_finished = train_run(Run(run), stop, teller, None, max_updates)
+            is_finished = train_run(Run(run, trust), stop, teller, None, max_updates)
     except SenjuError as error:
         teller.tell("failed", why=str(error))
         return 1

@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from senju.arguments import as_path, is_whole, require_listener
 from senju.backends.script import refuse_unguarded
-from senju.config import Settings
+from senju.config import Settings, shown
 from senju.errors import ConfigError, WorkerError
 from senju.training.interrupt import stop_on_signals
 from senju.training.run import Run
 from senju.training.several.folder import create_agents, resume_agents
 from senju.training.several.group import GroupListener, Trainee, seat_agents, train_agents
+from senju.trust import trusting
 
 
 def train_several(
@@ -25,6 +27,7 @@ def train_several(
     resume: str | os.PathLike[str] | None = None,
     max_updates: int | None = None,
     listener: GroupListener | None = None,
+    trust: bool = False,
     **settings: Any,
 ) -> list[Run]:
     """Train `agents` independent runs side by side and return them.
@@ -35,13 +38,17 @@ def train_several(
     agents fail, the others are trained to their end, and then WorkerError says which failed and why.
     """
     refuse_unguarded()
-    if max_updates is not None and max_updates < 1:
-        raise ConfigError(f"max_updates={max_updates}: expected 1 or more, or None for all")
+    require_listener(listener, GroupListener)
+    if max_updates is not None and not is_whole(max_updates, 1):
+        raise ConfigError(f"max_updates={shown(max_updates)}: expected 1 or more, or None for all")
     if isinstance(game, dict):
         game, settings = None, {**settings, "game": game}
-    folder = Path(run) if run is not None else None
-    resumed = Path(resume) if resume is not None else None
-    runs = prepare_several(game, agents, devices, folder, resumed, settings, workers, preset)
+    folder = as_path("run", run) if run is not None else None
+    resumed = as_path("resume", resume) if resume is not None else None
+    if not isinstance(devices, list | tuple) or not all(isinstance(device, str) for device in devices):
+        raise ConfigError(f"devices={shown(devices)}: expected a list of names, like cpu or cuda:0")
+    with trusting(trust):
+        runs = prepare_several(game, agents, devices, folder, resumed, settings, workers, preset)
     trainees = seat_agents(runs)
     with stop_on_signals() as stop:
         train_agents(trainees, stop, listener, max_updates)

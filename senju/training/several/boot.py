@@ -10,13 +10,15 @@ import threading
 
 
 def main() -> None:
-    """Begin with what `AgentProcess` says, as JSON: path, run, max_updates, lifeline, events."""
+    """Begin with what `AgentProcess` says, as JSON: path, run, max_updates, what is trusted, pipes."""
     told = json.loads(sys.argv[1])
     threading.Thread(target=end_with_the_parent, args=(told["lifeline"],), daemon=True).start()
     sys.path[:] = told["path"]  # the parent's, since it may be the only way to find senju
     from senju.training.several.agent import train_agent
+    from senju.trust import accept
 
-    sys.exit(train_agent(told["run"], told["max_updates"], told["events"]))
+    accept(told["accepted"])
+    sys.exit(train_agent(told["run"], told["max_updates"], told["events"], told["trust"]))
 
 
 def end_with_the_parent(lifeline: int) -> None:

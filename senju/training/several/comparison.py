@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from senju.errors import RunFolderError
+from senju.files import describe_os_error, encoded, replace_durably
 from senju.training.arena.result import ArenaResult
 from senju.training.arena.round_robin import run_arena
 from senju.training.arena.tasks import ArenaSettings
-from senju.training.checkpoint import describe_os_error, replace_durably
 from senju.training.interrupt import StopRequest
+from senju.training.run_folder import ARENA
+from senju.training.several.folder import COMPARISON
 from senju.training.several.group import Trainee
 
-COMPARISON, ARENA = "comparison.json", "arena"
 GAMES_PER_PAIR = 40
 _FEW_PAIRS = 3  # for which starting workers would take longer than the games
 
@@ -116,6 +117,6 @@ def save_comparison(folder: Path, comparison: Comparison) -> None:
     """Keep it in the folder."""
     text = json.dumps(comparison, indent=2, ensure_ascii=False) + "\n"
     try:
-        replace_durably(folder / COMPARISON, text.encode())
+        replace_durably(folder / COMPARISON, encoded(text))
     except OSError as error:
         raise RunFolderError(f"cannot write {folder / COMPARISON}: {describe_os_error(error)}") from error

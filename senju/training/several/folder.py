@@ -7,16 +7,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from senju.config import Settings, merged
+from senju.arguments import is_whole
+from senju.config import Settings, merged, shown
 from senju.errors import ConfigError, RunFolderError
+from senju.files import describe_os_error
 from senju.training.api import free_folder, prepare
-from senju.training.checkpoint import describe_os_error
 from senju.training.opponent_options import with_opponents
-from senju.training.run import CONFIG, Run
+from senju.training.run import Run
 from senju.training.run_config import RunConfig, resolve_config
+from senju.training.run_folder import ARENA, CONFIG, refuse_links
 from senju.training.several.shares import deal_out, on_cores, share_out, usable_cores
 
 MAX_AGENTS = 256
+COMPARISON = "comparison.json"
 MAY_DIFFER = {"seed", "device", "threads", "backend", "total_steps", "evaluation", "checkpoint"}
 _NAME = re.compile(r"agent_([1-9][0-9]*)")
 
@@ -37,6 +40,7 @@ def open_agents(folder: Path) -> list[Run]:
                 f"{folder / f'agent_{number}'} is missing: it was moved, or the start was cut short; "
                 "each of the others can be resumed alone"
             )
+    refuse_links(folder, (*(found[number].name for number in found), ARENA, COMPARISON))
     runs = [Run(found[number]) for number in sorted(found)]
     for run in runs[1:]:
         _require_same_kind(runs[0], run)
@@ -77,8 +81,8 @@ def create_agents(
 
     Nothing is made before all their settings are found good.
     """
-    if not 1 <= num_agents <= MAX_AGENTS:
-        raise ConfigError(f"agents={num_agents}: expected 1 to {MAX_AGENTS}")
+    if not is_whole(num_agents, 1, MAX_AGENTS):
+        raise ConfigError(f"agents={shown(num_agents)}: expected 1 to {MAX_AGENTS}")
     settings = with_opponents(settings)
     first = resolve_config(game, settings, variant=preset)
     dealt = deal_out(devices or [first.device], num_agents)

@@ -121,7 +121,7 @@ class _Group:
             if agent.state in ENDED:
                 continue
             try:
-                process = AgentProcess(agent.run.path, agent.cores, self._max_updates)
+                process = AgentProcess(agent.run.path, agent.cores, self._max_updates, agent.run.trust)
             except OSError as error:  # no memory, too many files or processes
                 agent.state, agent.why = "failed", f"its process cannot be started: {error.strerror}"
             else:

@@ -14,6 +14,7 @@ from senju.backends.processes.nursery import import_path
 from senju.training.several import boot
 from senju.training.several.agent import STOPPING
 from senju.training.several.shares import Cores, on_cores
+from senju.trust import accepted
 
 _BOOT = str(Path(boot.__file__).resolve())
 LAST_LINES = 20  # of what it printed, that are kept
@@ -22,7 +23,7 @@ LAST_LINES = 20  # of what it printed, that are kept
 class AgentProcess:
     """A spawned process that trains one run. To be closed, which ends it."""
 
-    def __init__(self, run: Path, cores: Cores, max_updates: int | None) -> None:
+    def __init__(self, run: Path, cores: Cores, max_updates: int | None, trust: bool = False) -> None:
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             lifeline, self._lifeline = _pipe(theirs, ours)
             self.events, events = _pipe(ours, theirs)
@@ -31,6 +32,8 @@ class AgentProcess:
                 "path": import_path(),
                 "run": str(run),
                 "max_updates": max_updates,
+                "trust": trust,
+                "accepted": accepted(),
                 "lifeline": lifeline,
                 "events": events,
             }

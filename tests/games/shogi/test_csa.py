@@ -1,6 +1,7 @@
 """CSA records: written and read back, held against cshogi, and refused with line and ply."""
 
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -430,3 +431,27 @@ def test_record_has_a_greatest_length() -> None:
         read_csa(text.replace("%CHUDAN", "+2838HI"))
     with pytest.raises(RecordError, match="4097 moves"):
         write_csa(GameRecord(moves=[*longest.moves, "2h3h"]))
+
+
+LONG: dict[str, tuple[str, Callable[[GameRecord], bool]]] = {  # each took time in the square of its length
+    "lines of a comment": (
+        f"'{'x' * 200}\n" * 200_000,
+        lambda record: record.comments[0].count("\n") == 199_999,
+    ),
+    "lines of a header": (
+        f"$OPENING:{'x' * 100}\n" * 300_000,
+        lambda record: record.headers["OPENING"].count("\n") == 299_999,
+    ),
+    "commas": ("," * 4_000_000 + "\n", lambda record: record == GameRecord(ending="%CHUDAN")),
+    "all the rest": (f"PI\nP+{'00AL' * 500_000}\n", lambda record: record == GameRecord(ending="%CHUDAN")),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(100)  # guards against hours
+@pytest.mark.parametrize("name", LONG)
+def test_long_text_is_read_in_time_that_grows_as_its_length(name: str) -> None:
+    opening, is_right = LONG[name]
+    position = "" if "PI" in opening else "PI\n"
+    [record] = read_csa(f"{opening}{position}+\n%CHUDAN\n")
+    assert is_right(record)

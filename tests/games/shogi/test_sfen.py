@@ -84,7 +84,7 @@ REFUSED = {
     "number": (f"{KINGS} b - one", ["number is 'one'"]),
     "number nought": (f"{KINGS} b - 0", ["number is '0'", "1 to"]),
     "negative number": (f"{KINGS} b - -4", ["number is '-4'"]),
-    "huge number": (f"{KINGS} b - {'9' * 5000}", ["the move's number is", "1 to 999999"]),
+    "huge number": (f"{KINGS} b - {'9' * 500}", ["the move's number is", "1 to 999999"]),
     "hand letter": (f"{KINGS} b Q 1", ["hands 'Q'", "'Q' cannot be in hand"]),
     "king in hand": (f"{KINGS} b k 1", ["'k' cannot be in hand"]),
     "promoted in hand": (f"{KINGS} b +P 1", ["'+' cannot be in hand"]),

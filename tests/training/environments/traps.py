@@ -2,9 +2,12 @@
 
 import itertools
 import math
+import multiprocessing
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -278,3 +281,127 @@ def tied_weights() -> Meadow:
     meadow = Meadow({"experiment": {"max_turns": 2}, "agents": 2})
     meadow.agents[1].model.target = meadow.agents[0].model.target
     return meadow
+
+
+class Ending(Meadow):
+    """Does in turn 3 what would end a program of its own, by the name in the config."""
+
+    def take_turn(self) -> None:
+        if self.world.turn == 3:
+            self.end(self.config["end"])
+        super().take_turn()
+
+    def end(self, how: str) -> None:
+        if how == "SIGINT":
+            signal.raise_signal(signal.SIGINT)
+            return
+        raise {
+            "KeyboardInterrupt": KeyboardInterrupt,
+            "SystemExit": SystemExit,
+            "GeneratorExit": GeneratorExit,
+        }[how]("enough")
+
+
+class EndingModel(Model):
+    """Is interrupted when it is trained."""
+
+    def train_step(self) -> Any:
+        raise KeyboardInterrupt("enough")
+
+
+class EndingLesson(Meadow):
+    """Agent 1 is interrupted when it is trained."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.agents[1].model = EndingModel(50, 4)
+
+
+def ending_factory(config: Any, copy: int) -> Meadow:
+    """Leaves where copy 1 is made."""
+    if copy == 1:
+        raise SystemExit("enough")
+    return Meadow(config)
+
+
+class Forking(Meadow):
+    """Forks in turn 2 of epoch 1, and the child comes back; the process waits for the child's end."""
+
+    def take_turn(self, epoch: int) -> None:  # type: ignore[override]
+        if self.world.turn == 2 and epoch == 1:
+            pid = os.fork()
+            if pid:
+                os.waitpid(pid, 0)
+            elif self.config["child"] == "raises":
+                raise ZeroDivisionError("in the child")
+            elif self.config["child"] == "leaves":
+                raise SystemExit
+        super().take_turn()
+
+
+class ForkingLesson(Meadow):
+    """Agent 1 forks when it is trained, and both come back."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        model = self.agents[1].model
+        train = model.train_step
+
+        def train_step() -> Any:
+            pid = os.fork()
+            if pid:
+                os.waitpid(pid, 0)
+            return train()
+
+        model.train_step = train_step  # type: ignore[method-assign]
+
+
+SLEEP = [sys.executable, "-c", "import time; time.sleep(1000)"]
+HELPERS = ("subprocess", "session", "fork", "orphan", "multiprocessing")
+
+
+def start_helper(how: str) -> int:
+    """Start a process that sleeps; return its number."""
+    if how == "subprocess":
+        return subprocess.Popen(SLEEP).pid
+    if how == "session":
+        return subprocess.Popen(SLEEP, start_new_session=True).pid
+    if how == "multiprocessing":
+        helper = multiprocessing.get_context("fork").Process(target=time.sleep, args=(1000,))
+        helper.start()
+        assert helper.pid is not None
+        return helper.pid
+    said, say = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        if how == "orphan" and os.fork():  # its child lives on, in a session of its own
+            os._exit(0)
+        os.setsid()
+        os.write(say, str(os.getpid()).encode())
+        time.sleep(1000)
+        os._exit(0)
+    if how == "orphan":
+        os.waitpid(pid, 0)
+    found = int(os.read(said, 100))
+    os.close(said)
+    os.close(say)
+    return found
+
+
+class Helped(Meadow):
+    """Keeps helper processes of all kinds, whose numbers are files in a folder; in epoch 1 it may end."""
+
+    def reset(self) -> None:
+        super().reset()
+        folder = Path(self.config["trap"])
+        if os.getpid() != self.config["spared"] and not (folder / f"worker-{os.getpid()}").exists():
+            for how in HELPERS:
+                (folder / f"helper-{start_helper(how)}").touch()
+            (folder / f"worker-{os.getpid()}").touch()
+
+    def take_turn(self, epoch: int) -> None:  # type: ignore[override]
+        if epoch == 1 and self.world.turn == 3 and self.config["then"] == "raise":
+            raise ZeroDivisionError("enough")
+        if epoch == 1 and self.config["then"] == "kill":
+            SpringTrap(self.config["trap"]).spring("kill-worker")
+        super().take_turn()

@@ -1,0 +1,45 @@
+"""Arguments of senju's functions, checked where they come in: a wrong one is named by a ConfigError."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from senju.config import shown
+from senju.errors import ConfigError
+
+MOST = 2**63 - 1
+
+
+def is_whole(value: Any, low: int, high: int = MOST) -> bool:
+    """Whether it is a whole number within bounds; a truth value is none.
+
+    >>> is_whole(3, 1), is_whole(0, 1), is_whole(1.5, 1), is_whole(True, 1), is_whole("3", 1)
+    (True, False, False, False, False)
+    """
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(low <= value <= high)
+
+
+def require_seed(seed: Any) -> None:
+    """Refuse what random numbers cannot begin with."""
+    if not is_whole(seed, 0):
+        raise ConfigError(f"seed={shown(seed)}: expected a whole number from 0 to 2**63 - 1")
+
+
+def as_path(name: str, value: Any) -> Path:
+    """A folder or file that an argument names."""
+    path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(path, str) or "\0" in path:
+        raise ConfigError(f"{name}={shown(value)}: expected a path as text or as a pathlib.Path")
+    return Path(path)
+
+
+def require_listener(listener: Any, kind: type) -> None:
+    """Refuse a listener that lacks one of the methods that will be called."""
+    for name in vars(kind):
+        if listener is not None and name.startswith("on_") and not callable(getattr(listener, name, None)):
+            raise ConfigError(
+                f"listener={shown(listener)} has no method {name}; expected an instance of a subclass of "
+                f"{kind.__module__}.{kind.__qualname__}"
+            )

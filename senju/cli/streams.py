@@ -1,0 +1,139 @@
+"""Standard input and output where something is lacking: an encoding, room, a reader, the stream itself."""
+
+import errno
+import io
+import os
+import resource
+import signal
+import sys
+from typing import IO, Any, TextIO
+
+from senju.errors import OutputError
+
+UNREAD = 128 + signal.SIGPIPE  # the code of a program whose reader has gone, as shells see it
+_LACKS_FILES = (errno.EMFILE, errno.ENFILE)
+FEWEST_FILES = 64  # open at once: of a run with a few workers, its log, and modules that load meanwhile
+USUAL_FILES = 1024
+
+
+class Output(io.TextIOWrapper):
+    """Standard output: characters that it cannot encode are escaped, and failures are clear.
+
+    Where a pipe has no reader any more, the command ends with code 141 and says nothing. Any other failure is
+    an OutputError. What comes later goes nowhere: Python's own last flush would fail once more.
+    """
+
+    def write(self, text: str) -> int:
+        """Write it; it may wait in a buffer."""
+        try:
+            return super().write(text)
+        except OSError as error:
+            self._give_up(error)
+            return len(text)
+
+    def flush(self) -> None:
+        """Write what waits."""
+        if self.closed:
+            return
+        try:
+            super().flush()
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        _open_nothing(self.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise SystemExit(UNREAD) from None
+        raise OutputError(f"cannot write to standard output: {error.strerror}; the rest is lost") from None
+
+
+class Messages(Output):
+    """Standard error: where it cannot be written, nobody can be told, and the command goes on."""
+
+    def _give_up(self, error: OSError) -> None:
+        _open_nothing(self.fileno())
+
+
+def prepare_streams() -> None:
+    """Make standard input and output safe to use.
+
+    A stream that was closed becomes an empty one. Otherwise the next file that is opened would take its
+    number, and get what is meant for the stream.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            _open_nothing(number)
+    streams = {
+        "stdin": sys.stdin or os.fdopen(0, encoding="utf-8", closefd=False),
+        "stdout": _wrapped(sys.stdout, 1, Output),
+        "stderr": _wrapped(sys.stderr, 2, Messages),
+    }
+    for name, stream in streams.items():
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)  # Python's own last flush is of this one
+
+
+def end_output() -> None:
+    """Write what waits, while a failure can still be told."""
+    sys.stdout.flush()
+
+
+def require_files() -> None:
+    """Raise this process's limit of open files to the usual one; OSError where it may have too few.
+
+    Libraries open files in threads of their own, where a failure would be a traceback and no error.
+    """
+    soft, hard = (USUAL_FILES if n == resource.RLIM_INFINITY else n for n in _file_limits())
+    if soft < USUAL_FILES and soft < hard:
+        soft = min(hard, USUAL_FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, _file_limits()[1]))
+    if soft < FEWEST_FILES:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def _file_limits() -> tuple[int, int]:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)
+
+
+def lacks_files(error: OSError) -> bool:
+    """Whether it is about the number of open files."""
+    return error.errno in _LACKS_FILES
+
+
+def error_line(error: Exception) -> str:
+    """An error in one line, as commands show it."""
+    if isinstance(error, OSError) and lacks_files(error):
+        limit, _ = _file_limits()
+        advice = f"set ulimit -n {USUAL_FILES}" + (", or use fewer --workers" * (limit >= FEWEST_FILES))
+        return (
+            f"error: too many open files: this process may open {limit} (ulimit -n), and needs more; {advice}"
+        )
+    return f"error: {error}"
+
+
+def _wrapped(stream: TextIO | None, number: int, kind: type[Output]) -> Output:
+    if stream is None:
+        return kind(os.fdopen(number, "wb", closefd=False), encoding="utf-8", errors="backslashreplace")
+    is_line_buffered, writes_through = (
+        getattr(stream, name, False) for name in ("line_buffering", "write_through")
+    )
+    encoding = stream.encoding
+    assert isinstance(stream, io.TextIOWrapper)
+    buffer: IO[Any] = stream.detach()
+    return kind(
+        buffer,
+        encoding=encoding,
+        errors="backslashreplace",
+        line_buffering=is_line_buffered,
+        write_through=writes_through,
+    )
+
+
+def _open_nothing(number: int) -> None:
+    """Let a file's number stand for nothing."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    if nothing != number:
+        os.dup2(nothing, number)
+        os.close(nothing)

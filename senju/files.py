@@ -1,0 +1,170 @@
+"""Files in a folder of ours: opened, replaced and removed there, and never through a link to elsewhere.
+
+`root` is the folder that nothing may lead out of; without it, the file's own folder. The root itself may be
+reached by a link. Below it every folder is opened by its name in the one before, so that a link is refused
+even where it appears meanwhile.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+DESCRIPTORS = Path("/proc/self/fd")  # of Linux: open files as paths
+UNFINISHED = ".unfinished-"
+_IN_PLACE = os.O_NOFOLLOW | os.O_CLOEXEC
+_WITHOUT_WAITING = (
+    os.O_NONBLOCK | os.O_NOCTTY
+)  # a named pipe would keep us until somebody opens the other end
+
+Bytes = bytes | memoryview
+
+
+def describe_os_error(error: OSError) -> str:
+    """What went wrong with a file, in words."""
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return "the disk is full" if is_full else (error.strerror or str(error))
+
+
+def encoded(text: str) -> bytes:
+    """Text as UTF-8; bytes of a path that are none become escapes, which JSON reads back."""
+    return text.encode(errors="backslashreplace")
+
+
+@contextmanager
+def opened_folder(folder: Path, root: Path, make: bool = False) -> Iterator[int]:
+    """A descriptor of a folder at or below `root`; with `make`, folders that are missing are made."""
+    names = folder.relative_to(root).parts
+    assert ".." not in names, f"{folder} leads out of {root}"
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for depth, name in enumerate(names, 1):
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=descriptor)
+            _refuse_link(name, descriptor, root.joinpath(*names[:depth]))
+            inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _IN_PLACE, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_link(name: str, descriptor: int, path: Path) -> None:
+    """OSError where there is a link; missing is fine."""
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISLNK(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
+            raise link_error(path)
+
+
+def link_error(path: Path) -> OSError:
+    """The refusal of a link."""
+    what = f"{path.name} is a symbolic link, and none is followed here; put what it points to in its place"
+    return OSError(errno.ELOOP, what, str(path))
+
+
+def find_link(folder: Path, names: Iterable[str]) -> Path | None:
+    """A link among these files and folders of a folder, or anywhere in the latter."""
+    for path in (folder / name for name in names):
+        if path.is_symlink():
+            return path
+        for inside, folders, files in os.walk(path):
+            for name in (*folders, *files):
+                if os.path.islink(os.path.join(inside, name)):
+                    return Path(inside, name)
+    return None
+
+
+def open_file(path: Path, flags: int, root: Path | None = None) -> int:
+    """A descriptor of a regular file; anything else is refused, a link too, and never waited for."""
+    with opened_folder(path.parent, root or path.parent) as folder:
+        _refuse_link(path.name, folder, path)
+        descriptor = os.open(path.name, flags | _IN_PLACE | _WITHOUT_WAITING, 0o666, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, f"{path.name} is not a regular file", str(path))
+    return descriptor
+
+
+def read_file(path: Path, root: Path | None = None) -> bytes:
+    """All bytes of a regular file."""
+    with open(open_file(path, os.O_RDONLY, root), "rb") as file:
+        return file.read()
+
+
+def is_there(path: Path, root: Path | None = None) -> bool:
+    """Whether there is a file or folder of that name; OSError where it is a link."""
+    with opened_folder(path.parent, root or path.parent) as folder:
+        _refuse_link(path.name, folder, path)
+        try:
+            os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+
+def names_in(folder: Path, root: Path) -> list[str]:
+    """What lies in a folder; nothing where there is none."""
+    try:
+        with opened_folder(folder, root) as descriptor:
+            return os.listdir(descriptor)
+    except FileNotFoundError:
+        return []
+
+
+def make_folder(folder: Path, root: Path) -> None:
+    """Make a folder and those around it, as far as they are missing."""
+    with opened_folder(folder, root, make=True):
+        pass
+
+
+def write_durably(path: Path, data: Iterable[Bytes], root: Path | None = None) -> None:
+    """Write a new file in pieces, or anew one that is there, and wait until it is on the disk."""
+    with open(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, root), "wb") as file:
+        for piece in data:
+            file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def replace_durably(path: Path, data: bytes | Iterable[Bytes], root: Path | None = None) -> None:
+    """Replace a file so that a reader, or a crash, sees the old content or the new, never a part."""
+    beside = path.with_name(f"{UNFINISHED}{path.name}")
+    try:
+        is_there(path, root)  # which refuses a link
+        write_durably(beside, [data] if isinstance(data, bytes) else data, root)
+        rename(beside, path.name, root)
+    except OSError:
+        with contextlib.suppress(OSError):
+            remove_file(beside, root)
+        raise
+
+
+def rename(path: Path, name: str, root: Path | None = None) -> None:
+    """Give a file or folder another name in its folder."""
+    with opened_folder(path.parent, root or path.parent) as folder:
+        os.rename(path.name, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def remove_file(path: Path, root: Path | None = None) -> None:
+    """Remove a file; a link goes itself, and what it points to stays."""
+    with opened_folder(path.parent, root or path.parent) as folder:
+        os.unlink(path.name, dir_fd=folder)
+
+
+def remove_tree(path: Path, root: Path | None = None) -> None:
+    """Remove a folder with all that is in it; links in it go themselves, and what they point to stays."""
+    with opened_folder(path.parent, root or path.parent) as folder:
+        _refuse_link(path.name, folder, path)
+        shutil.rmtree(path.name, dir_fd=folder)
+
+
+def sync_folder(folder: Path, root: Path | None = None) -> None:
+    """Wait until the names in a folder are on the disk."""
+    with opened_folder(folder, root or folder) as descriptor:
+        os.fsync(descriptor)

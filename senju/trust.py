@@ -1,0 +1,339 @@
+"""Whose code may run: that of senju, of installed packages, and what the user agrees to.
+
+Runs, files of failing shards and YAML files name classes and functions as `package.module:Name`, and
+importing a module runs it. What comes out of a file is checked here before anything is imported:
+
+    require_trust(path, settings)        # TrustError, with every name that needs the user's consent
+    with trusting():                     # consent: what is checked in here may be loaded
+        ...
+    remember(settings)                   # the user trained with it on this machine
+
+docs/trust.md is the guide.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import pkgutil
+import site
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from functools import cache
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from senju.config import shown
+from senju.errors import ConfigError, TrustError
+
+logger = logging.getLogger(__name__)
+
+STATE_VARIABLE = "SENJU_STATE"  # the folder of what senju remembers of this machine's user
+_trusting: ContextVar[bool] = ContextVar("trusting", default=False)
+
+
+class Code(NamedTuple):
+    """A module, and the file that importing it would run."""
+
+    module: str
+    file: str
+
+
+_accepted: set[Code] = set()  # what the user agreed to in this process
+_own_folders: list[str] = []  # where modules are looked for first, besides sys.path; "" is the current one
+
+
+@contextlib.contextmanager
+def trusting(trust: bool = True) -> Iterator[None]:
+    """With `trust`, load whatever the files that are opened in here name."""
+    token = _trusting.set(is_trusting(trust))
+    try:
+        yield
+    finally:
+        _trusting.reset(token)
+
+
+def is_trusting(trust: bool = False) -> bool:
+    """Whether the user agreed to load whatever is named, now or before."""
+    if not isinstance(trust, bool):  # "no" would count as consent
+        raise ConfigError(f"trust={shown(trust)}: expected True or False")
+    return trust or _trusting.get()
+
+
+def require_trust(source: str | os.PathLike[str], content: object, trust: bool = False) -> None:
+    """Refuse a file's content that names code which is neither installed nor agreed to."""
+    found: dict[str, list[Code]] = {}
+    for name in code_names(content):
+        strange = [code for code in _code_to_run(name) if not _is_trusted(code)]
+        if strange:
+            found[name] = strange
+    if is_trusting(trust):
+        _accepted.update(code for strange in found.values() for code in strange)
+    elif found:
+        raise TrustError(_refusal(source, found))
+
+
+def _refusal(source: str | os.PathLike[str], found: dict[str, list[Code]]) -> str:
+    lines = [
+        f"  {name}, loaded from {', '.join(code.file for code in strange)}" for name, strange in found.items()
+    ]
+    return "\n".join(
+        [
+            f"{os.fspath(source)} names code that is neither senju's nor an installed package's:",
+            *lines,
+            "Loading it would run that code. If you trust it, add --trust (in Python: trust=True); "
+            "docs/trust.md says more",
+        ]
+    )
+
+
+def accept_named(name: object) -> None:
+    """The user named this code: a file that names it too may load it."""
+    if isinstance(name, str) and module_in(name) is not None:
+        _accepted.update(_code_to_run(name))
+
+
+def accepted() -> list[Code]:
+    """What was agreed to in this process, for processes that it starts."""
+    return sorted(_accepted)
+
+
+def accept(codes: Iterable[Iterable[str]]) -> None:
+    """Take over what the process that started this one was allowed to load."""
+    _accepted.update(Code(*code) for code in codes)
+
+
+def module_in(text: str) -> str | None:
+    """The module of `package.module:Name`; None where the text is no such name.
+
+    >>> module_in("my_games.nim:Nim"), module_in("minimax:2")
+    ('my_games.nim', None)
+    """
+    module, colon, name = text.partition(":")
+    return module if colon and all(word.isidentifier() for word in [*module.split("."), name]) else None
+
+
+def code_names(content: object) -> list[str]:
+    """Every text in settings that names code, whatever the setting; each once."""
+    names: dict[str, None] = {}
+    seen: set[int] = set()  # YAML may refer to a part often, or to itself
+    left = [content]
+    while left:
+        value = left.pop()
+        if isinstance(value, str) and module_in(value) is not None:
+            names[value] = None
+        elif isinstance(value, dict | list | tuple) and id(value) not in seen:
+            seen.add(id(value))
+            left.extend(reversed(list(value.values() if isinstance(value, dict) else value)))
+    return list(names)
+
+
+class _Part(NamedTuple):
+    module: str
+    file: str | None  # none: a folder without code, or Python's own
+    is_loaded: bool
+
+
+def _code_to_run(name: str) -> list[Code]:
+    """The code that importing a name would run: a module's own, and that of the packages around it."""
+    return [
+        Code(part.module, part.file)
+        for part in _parts(module_in(name) or "")
+        if part.file is not None and not part.is_loaded
+    ]
+
+
+def _parts(module: str) -> Iterator[_Part]:
+    """A module and the packages around it, outermost first, found without importing any of them.
+
+    `importlib.util.find_spec` would import the packages.
+    """
+    folders: list[str] | None = None
+    words = module.split(".")
+    for count in range(1, len(words) + 1):
+        name = ".".join(words[:count])
+        loaded = sys.modules.get(name)
+        if loaded is not None:
+            file = getattr(loaded, "__file__", None)
+            yield _Part(name, os.path.realpath(file) if file else None, is_loaded=True)
+            folders = list(getattr(loaded, "__path__", ()))
+            continue
+        spec = _find_outermost(name) if folders is None else _find_in(folders, name)
+        if spec is None:
+            return  # its import fails, and says so
+        has_file = spec.has_location and spec.origin is not None
+        yield _Part(name, os.path.realpath(str(spec.origin)) if has_file else None, is_loaded=False)
+        folders = list(spec.submodule_search_locations or ())
+
+
+def _find_outermost(name: str) -> ModuleSpec | None:
+    for finder in sys.meta_path:
+        if finder is PathFinder:
+            spec = _find_in([*_own_folders, *sys.path], name)
+        else:  # Python's own, or one that came with an installed package
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, None) if find is not None else None
+        if spec is not None:
+            return spec
+    return None
+
+
+def _find_in(folders: Iterable[object], name: str) -> ModuleSpec | None:
+    """What Python would find in these folders: the first with code, or all without as one package."""
+    portions: list[str] = []
+    for folder in folders:
+        if not isinstance(folder, str):
+            continue  # as Python does
+        try:
+            importer = pkgutil.get_importer(folder or os.getcwd())
+        except FileNotFoundError:
+            continue  # the current folder was removed
+        spec = importer.find_spec(name) if importer is not None else None
+        if spec is None:
+            continue
+        if spec.loader is not None:
+            return spec
+        portions += spec.submodule_search_locations or ()
+    if not portions:
+        return None
+    package = ModuleSpec(name, None, is_package=True)
+    package.submodule_search_locations = portions
+    return package
+
+
+def _is_trusted(code: Code) -> bool:
+    return _is_installed(code.file) or code in _accepted or _is_remembered(code)
+
+
+def _is_installed(file: str) -> bool:
+    """Whether a file lies where Python, its packages or senju were installed."""
+    return any(Path(file).is_relative_to(folder) for folder in _installed_folders())
+
+
+@cache
+def _installed_folders() -> tuple[str, ...]:
+    """Not the folders that PYTHONPATH or .pth files add: runs may lie in them, as in senju's own checkout."""
+    paths = sysconfig.get_paths()
+    folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    folders += site.getsitepackages()
+    if site.ENABLE_USER_SITE:
+        folders.append(site.getusersitepackages())
+    return (*map(os.path.realpath, folders), os.path.dirname(os.path.realpath(__file__)))
+
+
+def look_in_current_folder() -> None:
+    """Find modules that the user names in the current folder, as Python does for a script.
+
+    The folder joins `sys.path` when the first of them is imported, and no sooner: a file in it that is
+    called like some package must not be taken for that package.
+    """
+    if "" not in sys.path and not _own_folders:
+        _own_folders.append("")
+
+
+def prepare_import(module: str) -> None:
+    """A module is about to be imported, which the user named or agreed to: let it be found."""
+    if not _own_folders or module in sys.modules:
+        return
+    files = [part.file for part in _parts(module) if part.file is not None and not part.is_loaded]
+    if not all(map(_is_installed, files)):
+        sys.path[:0] = _own_folders
+        _own_folders.clear()
+
+
+def remember(content: object, folder: str | os.PathLike[str]) -> None:
+    """The user trains with these settings here: what they name may be loaded again, from the same files.
+
+    What lies in a run's folder is left out, since another download may take that folder's place.
+    """
+    run = os.path.realpath(folder)
+    codes = {
+        Code(part.module, part.file)
+        for name in code_names(content)
+        for part in _parts(module_in(name) or "")
+        if part.file is not None and part.module != "__main__"
+    }
+    for code in sorted(codes):
+        is_of_a_run = Path(code.file).is_relative_to(run) or _lies_in_a_run(code.file)
+        if _is_installed(code.file) or is_of_a_run or _is_remembered(code):
+            continue
+        try:
+            _write_record(code)
+        except OSError as error:
+            logger.warning(
+                "cannot remember that %s from %s is trusted: %s; other commands will ask for --trust",
+                code.module,
+                code.file,
+                error.strerror or error,
+            )
+
+
+def _lies_in_a_run(file: str) -> bool:
+    """Whether a folder around a file is a run, or one of several agents."""
+    return any(
+        ((folder / "config.yaml").is_file() and (folder / "checkpoints").is_dir())
+        or (folder / "agent_1" / "config.yaml").is_file()
+        for folder in Path(file).parents
+    )
+
+
+def _records() -> Path | None:
+    """The folder of the records, a file for each module; None where the user has no home."""
+    given = os.environ.get(STATE_VARIABLE)
+    if given:
+        return Path(given) / "trusted"
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return Path(state) / "senju" / "trusted" if os.path.isabs(state) else None
+
+
+def _record_name(code: Code) -> str:
+    return f"{hashlib.sha256(os.fsencode(f'{code.module}:{code.file}')).hexdigest()}.json"
+
+
+def _is_remembered(code: Code) -> bool:
+    folder = _records()
+    if folder is None:
+        return False
+    path = folder / _record_name(code)
+    try:
+        found: Any = json.loads(path.read_bytes())
+        is_private = _is_private(folder)
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError) as error:
+        logger.warning("%s cannot be read, so that %s is not trusted: %s", path, code.module, error)
+        return False
+    if not is_private:
+        logger.warning("%s can be written by others, so that nothing in it is trusted", folder)
+        return False
+    if found != code._asdict():
+        logger.warning("%s is damaged, so that %s is not trusted", path, code.module)
+        return False
+    return True
+
+
+def _is_private(folder: Path) -> bool:
+    about = folder.stat()
+    return about.st_uid == os.geteuid() and not about.st_mode & 0o022
+
+
+def _write_record(code: Code) -> None:
+    """Write a record whole or not at all; others may write the same one at the same time."""
+    folder = _records()
+    if folder is None:
+        raise FileNotFoundError("the user has no home folder")
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    descriptor, beside = tempfile.mkstemp(dir=folder, prefix=".unfinished-")  # readable by its owner alone
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(json.dumps(code._asdict()).encode())
+        os.replace(beside, folder / _record_name(code))
+    except OSError:
+        Path(beside).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,122 @@
+"""A fork server that stops answering costs a moment: the run goes on, can be asked, and can be ended."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from senju.backends.backend import Backend
+from senju.backends.processes import nursery
+from tests.backends.common import (
+    PLAN,
+    gather_events,
+    is_alive,
+    oracle,
+    pid_of,
+    play,
+    started,
+    wait_for_workers,
+    wait_until,
+    workers_of,
+)
+
+pytestmark = pytest.mark.slow
+
+TURNS = 4
+
+
+@pytest.fixture
+def team(monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
+    """Two workers, from a fork server of their own that has stopped."""
+    monkeypatch.setattr(nursery, "_shared", nursery._Shared())
+    monkeypatch.setattr(nursery, "_ANSWER_SECONDS", 0.5)
+    with started(PLAN, "processes", num_workers=2) as backend:
+        wait_for_workers(backend, 2)
+        psutil.Process(fork_server_pid()).suspend()
+        yield backend
+
+
+def fork_server_pid() -> int:
+    assert nursery._shared.nursery is not None
+    return nursery._shared.nursery._process.pid
+
+
+def kill_a_worker(backend: Backend) -> None:
+    pid = pid_of(backend, 0)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: pid_of(backend, 0) not in (None, pid))
+
+
+DISTURBANCES: dict[str, Callable[[Backend], None]] = {
+    "a worker is killed": kill_a_worker,
+    "fewer workers are wanted": lambda backend: backend.resize(1),
+    "more workers are wanted": lambda backend: backend.resize(3),
+    "workers are replaced": lambda backend: backend.reset(),
+}
+
+
+@pytest.mark.parametrize("disturb", DISTURBANCES.values(), ids=DISTURBANCES)
+def test_run_goes_on_without_a_fork_server_that_has_stopped(
+    team: Backend, disturb: Callable[[Backend], None]
+) -> None:
+    stopped = fork_server_pid()
+    found = play(team, PLAN, 2)
+    disturb(team)
+    assert found + play(team, PLAN, TURNS, first=2) == oracle(PLAN, TURNS)
+    wait_until(lambda: len(workers_of(team)) == team.status().wanted_workers)
+    wait_until(lambda: not is_alive(stopped))
+
+
+def test_fork_server_that_has_stopped_is_replaced(team: Backend) -> None:
+    stopped = fork_server_pid()
+    kill_a_worker(team)
+    wait_for_workers(team, 2)
+    kill_a_worker(team)
+    assert fork_server_pid() != stopped
+    assert len(gather_events(team, "worker_lost")) == 2
+
+
+def test_workers_end_though_the_fork_server_has_stopped(team: Backend) -> None:
+    stopped, pids = fork_server_pid(), [pid_of(team, index) for index in range(2)]
+    team.close()
+    assert not [pid for pid in (stopped, *pids) if is_alive(pid)]
+
+
+def test_status_answers_while_a_worker_is_being_started(
+    team: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The supervisor waits for the fork server without holding the lock that `status` needs."""
+    asked: list[bool] = []
+    start = nursery.Nursery.bear
+
+    def look_first(self: nursery.Nursery, *arguments: object) -> nursery.Forked:
+        supervisor = team._supervisor  # type: ignore[attr-defined]
+        asked.append(supervisor.changed._is_owned())  # by the thread that starts workers
+        return start(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(nursery.Nursery, "bear", look_first)
+    team.resize(3)
+    wait_until(lambda: len(workers_of(team)) == 3)
+    wait_until(lambda: bool(asked))
+    assert not any(asked)
+
+
+def test_child_that_a_lost_fork_server_started_does_not_share_a_connection(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The server forks, and is lost before it answers: that process must end, another takes its part."""
+    monkeypatch.setattr(nursery, "_shared", nursery._Shared())
+    answer = nursery.Nursery._answer
+
+    def lose_answer(self: nursery.Nursery) -> object:
+        answer(self)
+        raise EOFError("the fork server is lost")
+
+    monkeypatch.setattr(nursery.Nursery, "_answer", lose_answer)
+    with started(PLAN, "processes", num_workers=2) as backend:
+        assert play(backend, PLAN, 2) == oracle(PLAN, 2)
+        pids = {worker.pid for worker in workers_of(backend)}
+        wait_until(lambda: {c.pid for c in psutil.Process().children() if c.status() != "zombie"} <= pids)
