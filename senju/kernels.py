@@ -1,32 +1,22 @@
 """What compiled code shares: the compiler's settings, random numbers, and sets of actions as bits.
 
-Numba's disk cache looks only at the file a kernel stands in, so a kernel that calls one of
-another file would keep the old code after an edit there. Hence the rule: kernels call kernels
-of their own folder and of this file, and the cache is keyed by the bytes of both. (Outside senju
-a folder may be anything, so there it is: of their own file.)
-
 Numba turns `uint64` mixed with a Python int into a float or an `int64`; constants that meet
 64-bit words are therefore `np.uint64`.
 """
 
-import errno
-import hashlib
-import logging
 import math
 import os
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
 from llvmlite import ir
-from numba.core import config as numba_config
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-logger = logging.getLogger(__name__)
+from senju.kernel_cache import KernelCache, cache_root, usable_cache_folder
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,63 +26,16 @@ ZERO, ONE, ALL_BITS = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
 _SIX, _LOW6 = np.uint64(6), np.uint64(63)
 
 
-def kernel_cache_folder() -> Path:
-    """Where compiled code is kept: in `cache_root`, keyed by this file's bytes."""
-    key = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
-    checked = "-boundscheck" if numba_config.BOUNDSCHECK else ""
-    return cache_root() / f"kernels-{key}{checked}"
-
-
-def cache_root() -> Path:
-    """`SENJU_CACHE` or `~/.cache/senju`; FileNotFoundError where this user has no home folder."""
-    root = os.environ.get("SENJU_CACHE") or os.path.expanduser("~/.cache/senju")
-    if root.startswith("~/"):
-        raise FileNotFoundError(errno.ENOENT, "no home folder is known; set HOME or SENJU_CACHE", root)
-    return Path(root)
-
-
-def usable_cache_folder() -> str | None:
-    """That folder, made if need be; None, with a warning, where it cannot be written."""
-    try:
-        folder = kernel_cache_folder()
-        folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
-    except OSError as error:
-        logger.warning("compiled code cannot be kept on disk (%s); every start compiles anew", error)
-        return None
-    return str(folder)
-
-
 _CACHE_FOLDER = usable_cache_folder()
 if _CACHE_FOLDER is not None:
     # torch makes this folder for the first optimizer, by default in the temporary folder, and leaves it there
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_root() / "torch"))
-_PACKAGE = Path(__file__).resolve().parent
-
-
-@cache
-def _folder_key(folder: Path) -> str:
-    """Changes with any source file of the folder."""
-    digest = hashlib.sha256()
-    for file in sorted(folder.glob("*.py")):
-        digest.update(file.name.encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:12]
-
-
-def _cache_of(source: Path) -> str | None:
-    """Where the code compiled from a source file is kept; None where it is not kept."""
-    if _CACHE_FOLDER is None or not source.is_file():
-        return None
-    folder = source.resolve().parent
-    return f"{_CACHE_FOLDER}/{_folder_key(folder)}" if folder.is_relative_to(_PACKAGE) else _CACHE_FOLDER
 
 
 def compiled(function: F) -> F:
-    """Compile a kernel: no GIL while it runs, kept on disk.
+    """Compile a kernel: no GIL while it runs, kept on disk (`senju.kernel_cache`).
 
-    The cache folder is set for this one decoration only, so that other users of Numba in the
-    same process keep theirs. Code typed at a prompt stands in no file and is compiled each time.
+    Code typed at a prompt stands in no file and is compiled each time.
     """
     return _compile(function, is_inlined=False)
 
@@ -103,15 +46,10 @@ def inlined(function: F) -> F:
 
 
 def _compile(function: F, is_inlined: bool) -> F:
-    folder = _cache_of(Path(function.__code__.co_filename))
-    previous = numba_config.CACHE_DIR
-    numba_config.CACHE_DIR = folder or previous
-    try:
-        on_disk = folder is not None
-        jit = numba.njit(nogil=True, cache=on_disk, error_model="numpy", forceinline=is_inlined)
-        return cast(F, jit(function))
-    finally:
-        numba_config.CACHE_DIR = previous
+    dispatcher = numba.njit(nogil=True, error_model="numpy", forceinline=is_inlined)(function)
+    if _CACHE_FOLDER is not None and Path(function.__code__.co_filename).is_file():
+        dispatcher._cache = KernelCache(dispatcher, _CACHE_FOLDER)
+    return cast(F, dispatcher)
 
 
 @intrinsic  # type: ignore[untyped-decorator]  # numba has no types

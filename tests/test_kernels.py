@@ -1,14 +1,9 @@
-"""Random numbers, sets of actions as bits, and where compiled code is kept."""
+"""Random numbers and sets of actions as bits."""
 
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from numba.core import config as numba_config
 
 from senju.kernels import (
     allow,
@@ -16,7 +11,6 @@ from senju.kernels import (
     compiled,
     count_allowed,
     is_allowed,
-    kernel_cache_folder,
     legal_words,
     log_normaliser,
     nth_allowed,
@@ -196,63 +190,3 @@ def test_log_normaliser_does_not_look_at_illegal_logits() -> None:
 def test_log_normaliser_at_the_limits(logits: list[float], allowed: list[bool], expected: float) -> None:
     normaliser = log_normaliser(np.array(logits, np.float32), pack_legal(np.array(allowed)))
     assert normaliser == pytest.approx(expected, rel=1e-6, nan_ok=True)
-
-
-def test_decorating_leaves_numbas_own_cache_folder_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numba_config, "CACHE_DIR", "somewhere/else")
-    compiled(plain_log_normaliser)
-    assert numba_config.CACHE_DIR == "somewhere/else"
-
-
-def test_code_that_stands_in_no_file_is_compiled_all_the_same() -> None:
-    names: dict[str, object] = {}
-    exec("def double(x):\n    return 2 * x", names)
-    assert compiled(names["double"])(21) == 42  # type: ignore[type-var, operator]
-
-
-def run_kernel(cache: Path) -> subprocess.CompletedProcess[str]:
-    """A fresh process that compiles one small kernel, and says where it keeps it."""
-    program = (
-        "import numpy as np\n"
-        "from senju.kernels import kernel_cache_folder, random_word\n"
-        "print(hex(random_word(np.uint64(0), 0, 0, 0, 0)), kernel_cache_folder())\n"
-    )
-    environment = {**os.environ, "SENJU_CACHE": str(cache)}
-    return subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-    )
-
-
-def test_compiled_code_is_kept_in_the_folder_that_senju_cache_names(tmp_path: Path) -> None:
-    finished = run_kernel(tmp_path / "deep" / "cache")
-    answer, folder = finished.stdout.split()
-    assert answer == "0xe169c58d6627e8d5"
-    assert Path(folder).parent == tmp_path / "deep" / "cache"
-    kept = {path.name.split("-")[0] for path in Path(folder).rglob("*.nbi")}
-    assert {"kernels.random_word", "kernels.philox"} <= kept
-    assert "cannot be kept" not in finished.stderr
-
-
-def test_cache_folder_that_cannot_be_made_only_warns(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a folder")
-    finished = run_kernel(tmp_path / "file" / "cache")
-    assert finished.stdout.startswith("0xe169c58d6627e8d5")
-    assert "compiled code cannot be kept on disk" in finished.stderr
-    assert "every start compiles anew" in finished.stderr
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_cache_folder_that_cannot_be_written_only_warns(tmp_path: Path) -> None:
-    folder = tmp_path / kernel_cache_folder().name
-    folder.mkdir(mode=0o500)
-    finished = run_kernel(tmp_path)
-    assert finished.stdout.startswith("0xe169c58d6627e8d5")
-    assert "compiled code cannot be kept on disk" in finished.stderr
-
-
-def test_checked_and_unchecked_code_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    folders = set()
-    for checked in (0, 1):
-        monkeypatch.setattr(numba_config, "BOUNDSCHECK", checked)
-        folders.add(kernel_cache_folder())
-    assert len(folders) == 2

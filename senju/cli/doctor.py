@@ -10,7 +10,7 @@ from rich.table import Table
 
 from senju.cli.console import JsonOption, err, friendly_errors, out, print_json
 from senju.cli.quantities import GIB, UNKNOWN, size_text
-from senju.kernels import usable_cache_folder
+from senju.kernel_cache import usable_cache_folder
 from senju.machine import Machine, inspect_machine
 from senju.training.probe import Probe, probe
 from senju.version import __version__

@@ -1,0 +1,289 @@
+"""A fingerprint of a kernel: equal only where everything that is compiled into it is the same.
+
+Numba copies constants and other kernels into a kernel's machine code. The fingerprint therefore covers the
+kernel's bytecode, the values of all constants that it uses, and all kernels that it calls, recursively. It
+does not matter in which file a constant is defined, or whether it comes from a file at all.
+"""
+
+import dis
+import enum
+import hashlib
+import struct
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+from pathlib import Path
+from types import CodeType, EllipsisType, ModuleType, NoneType
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numba import types
+from numba.core.caching import NullCache
+from numba.core.dispatcher import Dispatcher
+from numba.core.extending import _Intrinsic
+from numba.core.typing.templates import builtin_registry
+
+Function = Callable[..., Any]
+
+_PACKAGE = Path(__file__).resolve().parent
+_KNOWN_MODULES = ("builtins", "math", "cmath", "operator", "numpy", "numba")  # whose functions Numba compiles
+_ADDRESS = " at 0x"  # in the text of a type that is another one in each process
+# of Python's bytecode
+_READ_GLOBAL, _READ_FREE = ("LOAD_GLOBAL", "LOAD_NAME"), ("LOAD_DEREF", "LOAD_CLASSDEREF")
+_READ_ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
+_MISSING = object()
+
+
+class NotComparableError(Exception):
+    """A kernel uses something whose value cannot be compared with that of another process."""
+
+
+def fingerprint(dispatcher: Any) -> str:
+    """Changes with anything that is compiled into a kernel; NotComparableError where that is not known."""
+    digest = hashlib.sha256()
+    overloads = _Overloads()
+    found = [dispatcher]  # in the order in which they are met; grows below
+    for kernel in found:
+        description = _Description(kernel, overloads)
+        for called in description.kernels:
+            if called not in found:
+                found.append(called)
+        digest.update(description.text.encode())
+        digest.update(repr([found.index(called) for called in description.kernels]).encode())
+    return digest.hexdigest()
+
+
+def type_text(kind: Any) -> str:
+    """An argument's type as a text that says all that compiled code depends on."""
+    if isinstance(kind, types.BaseTuple):
+        return f"{kind} {getattr(kind, 'fields', ())} {[type_text(inner) for inner in kind]}"
+    plain = (types.Number, types.Boolean, types.Array, types.Record, types.NoneType, types.Omitted)
+    text = (types.UnicodeType, types.UnicodeCharSeq, types.CharSeq, types.Literal, types.RangeType)
+    if isinstance(kind, (*plain, *text)) and _ADDRESS not in str(kind):
+        return str(kind)
+    raise NotComparableError(f"an argument is of type {kind}")
+
+
+class _Overloads:
+    """Functions and attributes to which `numba.extending` gave other code, which cannot be compared."""
+
+    def __init__(self) -> None:
+        functions = [(value, kind.templates) for value, kind in builtin_registry.globals]
+        self._functions = [value for value, templates in functions if any(map(_is_foreign, templates))]
+        self._attributes = {found._attr for found in builtin_registry.attributes if _is_foreign(found)}
+
+    def refuse(self, value: Any) -> None:
+        """Refuse a function that has one."""
+        if any(value is function for function in self._functions):
+            raise NotComparableError(f"{value} has overloads")
+
+    def refuse_attributes(self, names: frozenset[str]) -> None:
+        """Refuse names of attributes that have one, even if another type has that attribute."""
+        if found := self._attributes & names:
+            raise NotComparableError(f"the attributes {sorted(found)} have overloads")
+
+
+def _is_foreign(template: Any) -> bool:
+    overload = getattr(template, "_overload_func", None)
+    module = getattr(overload, "__module__", None)  # Numba makes some by itself, of no module
+    return module is not None and not module.startswith("numba.")
+
+
+class _Read(NamedTuple):
+    """A name that bytecode reads from outside of a function, and the attributes that it reads of that."""
+
+    name: str
+    is_global: bool  # otherwise a variable of an enclosing function
+    attributes: tuple[str, ...]
+
+
+class _Code(NamedTuple):
+    """What a function does, as text, and what it reads from outside."""
+
+    text: str
+    names: frozenset[str]
+    reads: tuple[_Read, ...]
+
+    @classmethod
+    def of(cls, code: CodeType) -> "_Code":
+        """Of a code object, with all inner ones."""
+        about = code.co_firstlineno, code.co_argcount, code.co_kwonlyargcount, code.co_flags
+        names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+        values = _Values(None)
+        plain = [values.text(constant) for constant in code.co_consts if not isinstance(constant, CodeType)]
+        inner = [cls.of(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
+        parts = [repr((about, names, code.co_code, code.co_exceptiontable)), *plain]
+        return cls(
+            "\n".join([*parts, *(other.text for other in inner)]),
+            frozenset(code.co_names).union(*(other.names for other in inner)),
+            (*_reads(code), *(read for other in inner for read in other.reads)),
+        )
+
+
+def _reads(code: CodeType) -> Iterator[_Read]:
+    instructions = list(dis.get_instructions(code))
+    for index, instruction in enumerate(instructions):
+        if instruction.opname in ("IMPORT_NAME", "IMPORT_FROM"):
+            raise NotComparableError(f"it imports {instruction.argval}")
+        if instruction.opname in _READ_GLOBAL or instruction.opname in _READ_FREE:
+            attributes = takewhile(_reads_attribute, instructions[index + 1 :])
+            names = tuple(str(attribute.argval) for attribute in attributes)
+            yield _Read(instruction.argval, instruction.opname in _READ_GLOBAL, names)
+
+
+def _reads_attribute(instruction: dis.Instruction) -> bool:
+    return instruction.opname in _READ_ATTRIBUTE
+
+
+# Each kernel as it was when its code was first loaded or compiled, or None if it could not be compared then.
+# Where a program changes a constant later, compiled code with either value may exist in this process.
+_first_seen: "WeakKeyDictionary[Function, tuple[str, list[Function]] | None]" = WeakKeyDictionary()
+_codes: "WeakKeyDictionary[Function, _Code]" = WeakKeyDictionary()  # of functions that were read before
+
+
+class _Description:
+    """A kernel's bytecode, options and constants as text, and the kernels that it calls."""
+
+    def __init__(self, dispatcher: Any, overloads: _Overloads) -> None:
+        self.kernels: list[Any] = []
+        self._function: Function = dispatcher.py_func
+        is_new = self._function not in _first_seen
+        _require_known_cache(dispatcher, is_new)
+        try:
+            self.text = self._describe(dispatcher, overloads)
+        except NotComparableError:
+            _first_seen[self._function] = None
+            raise
+        seen = self.text, [kernel.py_func for kernel in self.kernels]
+        if _first_seen.setdefault(self._function, seen) != seen:
+            raise NotComparableError(f"what {self._function.__qualname__} uses has changed in this process")
+
+    def _describe(self, dispatcher: Any, overloads: _Overloads) -> str:
+        function = self._function
+        code = _codes.get(function) or _codes.setdefault(function, _Code.of(function.__code__))
+        overloads.refuse_attributes(code.names)
+        values = _Values(overloads, self.kernels)
+        source = function.__module__, function.__qualname__, function.__code__.co_filename
+        options = sorted((name, repr(value)) for name, value in dispatcher.targetoptions.items())
+        texts = [values.text(function.__defaults__), *(values.text(self._read(read)) for read in code.reads)]
+        return "\n".join([repr(source), repr(options), code.text, *texts])
+
+    def _read(self, read: _Read) -> Any:
+        """What a name stands for now; of a module, the attribute that is read."""
+        value = self._global(read.name) if read.is_global else self._free(read.name)
+        for attribute in read.attributes:
+            if not isinstance(value, ModuleType):
+                break
+            value = getattr(value, attribute, _MISSING)
+        return value
+
+    def _global(self, name: str) -> Any:
+        names = self._function.__globals__
+        builtins = names.get("__builtins__", {})
+        builtins = vars(builtins) if isinstance(builtins, ModuleType) else builtins
+        return names.get(name, builtins.get(name, _MISSING))
+
+    def _free(self, name: str) -> Any:
+        """A variable of an enclosing function; none where that is the kernel itself."""
+        cells = dict(zip(self._function.__code__.co_freevars, self._function.__closure__ or (), strict=True))
+        try:
+            return cells[name].cell_contents if name in cells else _MISSING
+        except ValueError:  # not set yet
+            return _MISSING
+
+
+def _require_known_cache(dispatcher: Any, is_new: bool) -> None:
+    """Refuse a kernel that may already be compiled with other values than it has now."""
+    name = dispatcher.py_func.__qualname__
+    if not is_new and _first_seen[dispatcher.py_func] is None:
+        raise NotComparableError(f"{name} cannot be compared")
+    if getattr(dispatcher._cache, "uses_fingerprints", False):
+        return
+    if not isinstance(dispatcher._cache, NullCache):
+        raise NotComparableError(f"{name} is in another cache; compile it by senju.kernels.compiled")
+    if is_new and dispatcher.overloads:
+        raise NotComparableError(f"{name} was compiled before; compile it by senju.kernels.compiled")
+
+
+class _Values:
+    """Values as texts that differ where they compile differently. Kernels among them are collected."""
+
+    def __init__(self, overloads: _Overloads | None, kernels: list[Any] | None = None) -> None:
+        self._overloads, self._kernels = overloads, [] if kernels is None else kernels
+
+    def text(self, value: Any) -> str:
+        """The text of one value; NotComparableError where it has none."""
+        kind = type(value)
+        if kind in (bool, int, str, bytes, NoneType, EllipsisType, range):
+            return repr(value)
+        if kind in (float, complex):
+            return f"{kind.__name__} {struct.pack('dd', value.real, value.imag).hex()}"
+        if value is _MISSING:
+            return "missing"
+        if isinstance(value, Dispatcher):
+            self._kernels.append(value)
+            return "kernel"
+        if isinstance(value, np.ndarray | np.generic):
+            return _array_text(value)
+        if isinstance(value, np.dtype):
+            return f"dtype {value!r} {value.itemsize} {value.isalignedstruct} {value.byteorder}"
+        if isinstance(value, tuple | list | set | frozenset | dict | slice | enum.Enum):
+            return self._container(value)
+        if isinstance(value, type):
+            return self._class(value)
+        return self._named(value)
+
+    def _container(self, value: Any) -> str:
+        kind = type(value)
+        if isinstance(value, enum.Enum):
+            return f"{self._class(kind)}.{value.name}"
+        if isinstance(value, slice):
+            return f"slice {self.text((value.start, value.stop, value.step))}"
+        if isinstance(value, set | frozenset):
+            return f"{_class_name(kind)} {sorted(map(self.text, value))}"
+        if isinstance(value, dict):
+            return f"{_class_name(kind)} {self.text(list(value.items()))}"
+        return f"{_class_name(kind)} {getattr(kind, '_fields', '')} {list(map(self.text, value))}"
+
+    def _class(self, value: type) -> str:
+        if issubclass(value, enum.Enum):
+            members = {name: self.text(member.value) for name, member in value.__members__.items()}
+            return f"enum {[_class_name(kind) for kind in value.__mro__]} {members}"
+        if issubclass(value, tuple) and hasattr(value, "_fields"):
+            return f"named tuple {_class_name(value)} {value._fields}"
+        if issubclass(value, BaseException):
+            return _class_name(value)  # found by its name when it is raised
+        return self._named(value)
+
+    def _named(self, value: Any) -> str:
+        """What Numba compiles by its name; anything else cannot be compared."""
+        if isinstance(value, types.Type) and _ADDRESS not in str(value):
+            return f"type {value!r}"
+        if isinstance(value, _Intrinsic):
+            return _intrinsic_text(value)
+        if self._overloads is not None:
+            self._overloads.refuse(value)
+        module = getattr(value, "__module__", None) or type(value).__module__
+        is_function = callable(value) and hasattr(value, "__name__")
+        if is_function and module.partition(".")[0] in _KNOWN_MODULES:
+            return f"{module}.{getattr(value, '__qualname__', value.__name__)}"
+        raise NotComparableError(f"it uses {str(value)[:80]}, of type {_class_name(type(value))}")
+
+
+def _intrinsic_text(value: Any) -> str:
+    """One of senju's own changes with the file that it is in; another may depend on anything."""
+    source = Path(value._defn.__code__.co_filename).resolve()
+    if not source.is_relative_to(_PACKAGE):
+        raise NotComparableError(f"it uses the intrinsic {value._name}")
+    return f"intrinsic {value._name} {hashlib.sha256(source.read_bytes()).hexdigest()}"
+
+
+def _class_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _array_text(value: Any) -> str:
+    if value.dtype.hasobject:
+        raise NotComparableError("it uses an array of Python objects")
+    about = f"{value.dtype!r} {value.shape} {value.strides} {value.flags.num} {value.flags.writeable}"
+    return f"{type(value).__name__} {about} {hashlib.sha256(value.tobytes()).hexdigest()}"
