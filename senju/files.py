@@ -17,9 +17,7 @@ from pathlib import Path
 DESCRIPTORS = Path("/proc/self/fd")  # of Linux: open files as paths
 UNFINISHED = ".unfinished-"
 _IN_PLACE = os.O_NOFOLLOW | os.O_CLOEXEC
-_WITHOUT_WAITING = (
-    os.O_NONBLOCK | os.O_NOCTTY
-)  # a named pipe would keep us until somebody opens the other end
+_WITHOUT_WAITING = os.O_NONBLOCK | os.O_NOCTTY  # a named pipe would keep us until its other end is opened
 
 Bytes = bytes | memoryview
 
@@ -81,13 +79,21 @@ def find_link(folder: Path, names: Iterable[str]) -> Path | None:
 
 
 def open_file(path: Path, flags: int, root: Path | None = None) -> int:
-    """A descriptor of a regular file; anything else is refused, a link too, and never waited for."""
+    """A descriptor of a regular file; anything else is refused, a link too, and never waited for.
+
+    To write, a file that has a second name is refused as well: that name may lie anywhere.
+    """
     with opened_folder(path.parent, root or path.parent) as folder:
         _refuse_link(path.name, folder, path)
         descriptor = os.open(path.name, flags | _IN_PLACE | _WITHOUT_WAITING, 0o666, dir_fd=folder)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, f"{path.name} is not a regular file", str(path))
+    if flags & (os.O_WRONLY | os.O_RDWR) and about.st_nlink > 1:
+        os.close(descriptor)
+        what = f"{path.name} has another name elsewhere (a hard link); put a copy in its place"
+        raise OSError(errno.EMLINK, what, str(path))
     return descriptor
 
 
@@ -124,8 +130,10 @@ def make_folder(folder: Path, root: Path) -> None:
 
 
 def write_durably(path: Path, data: Iterable[Bytes], root: Path | None = None) -> None:
-    """Write a new file in pieces, or anew one that is there, and wait until it is on the disk."""
-    with open(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, root), "wb") as file:
+    """Write a new file in pieces, in place of one that is there, and wait until it is on the disk."""
+    if is_there(path, root):
+        remove_file(path, root)
+    with open(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, root), "wb") as file:
         for piece in data:
             file.write(piece)
         file.flush()

@@ -7,6 +7,7 @@ start instead.
 
 import contextlib
 import errno
+import glob
 import hashlib
 import logging
 import os
@@ -15,14 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba import types
 from numba.core import config as numba_config
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.caching import IndexDataCacheFile, _Cache
+from numba.core.compiler import CompileResult
+from numba.core.sigutils import normalize_signature
 
 from senju import kernel_fingerprint
 from senju.kernel_fingerprint import NotComparableError, fingerprint, type_text
 
 logger = logging.getLogger(__name__)
 
+_CODE_OPTIONS = ("BOUNDSCHECK", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE")  # of Numba, which change the code
 _MOST_VERSIONS = 16  # of one kernel that are kept, counting each set of argument types
 
 
@@ -30,8 +35,7 @@ def kernel_cache_folder() -> Path:
     """Where compiled code is kept: in `cache_root`, keyed by the code that makes the keys."""
     files = Path(__file__), Path(kernel_fingerprint.__file__)
     key = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
-    checked = "-boundscheck" if numba_config.BOUNDSCHECK else ""
-    return cache_root() / f"kernels-{key}{checked}"
+    return cache_root() / f"kernels-{key}"
 
 
 def cache_root() -> Path:
@@ -55,64 +59,85 @@ def usable_cache_folder() -> str | None:
     return str(folder)
 
 
-class KernelCache(FunctionCache):  # type: ignore[misc]  # numba has no types
+class KernelCache(_Cache):  # type: ignore[misc]  # numba has no types
     """The compiled versions of one kernel on disk, each in files that are named by its fingerprint."""
 
     uses_fingerprints = True
 
     def __init__(self, dispatcher: Any, folder: str) -> None:
-        previous = numba_config.CACHE_DIR
-        numba_config.CACHE_DIR = folder  # for this kernel only: other users of Numba keep theirs
-        try:
-            super().__init__(dispatcher.py_func)
-        finally:
-            numba_config.CACHE_DIR = previous
         self._dispatcher = dispatcher
+        function = dispatcher.py_func
+        source = Path(function.__code__.co_filename).resolve()
+        place = hashlib.sha256(os.fsencode(source.parent)).hexdigest()[:16]
+        self._folder = Path(folder) / f"{source.parent.name}-{place}"
+        self._name = f"{source.stem}.{function.__qualname__.replace('<locals>.', '')}"
+
+    @property
+    def cache_path(self) -> str:
+        """The folder of the files."""
+        return str(self._folder)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The code for these argument types; None where it is not on disk."""
-        self._select(sig, target_context.codegen())
+        target_context.refresh()
+        key = self._key(sig, target_context.codegen())
+        if key is None:
+            return None
         try:
-            return super().load_overload(sig, target_context)
+            payload = self._file(key).load(key)
+            return None if payload is None else CompileResult._rebuild(target_context, *payload)
         except Exception as error:  # noqa: BLE001  # damaged files can raise anything
-            logger.warning("%s is compiled anew: its file in %s is damaged", self._name, self._cache_path)
+            logger.warning("%s is compiled anew: its file in %s is damaged", self._name, self._folder)
             logger.debug("%r", error)
             with contextlib.suppress(OSError):
-                self.flush()  # an empty index, in place of one that may not be readable
+                self._file(key).flush()  # an empty index, in place of one that may not be readable
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep newly compiled code, and remove the oldest versions of the same kernel."""
-        self._select(sig, data.codegen)
+        is_lifted = any(not lifted.can_cache for lifted in data.lifted)
+        key = self._key(sig, data.codegen)
+        if (
+            key is None or is_lifted or data.library.has_dynamic_globals
+        ):  # as large arrays, whose address is in it
+            return
         try:
-            super().save_overload(sig, data)
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._file(key).save(key, data._reduce())
             self._remove_old()
         except OSError as error:
             logger.warning(
                 "%s cannot be kept on disk (%s); the next start compiles it anew", self._name, error
             )
 
-    def _select(self, sig: Any, codegen: Any) -> None:
-        """Use the files of the version for these types; none where the kernel cannot be compared."""
+    def enable(self) -> None:
+        """It is always enabled."""
+
+    def disable(self) -> None:
+        """It cannot be disabled."""
+
+    def flush(self) -> None:
+        """Versions are told apart by their names: none is out of date."""
+
+    def _key(self, sig: Any, codegen: Any) -> str | None:
+        """The name of the version for these types; None where the kernel cannot be compared."""
         versions = (numba.__version__, sys.implementation.cache_tag, codegen.magic_tuple())
+        options = [getattr(numba_config, name) for name in _CODE_OPTIONS]
+        arguments, result = normalize_signature(sig)
         try:
-            content = (versions, [type_text(argument) for argument in sig], fingerprint(self._dispatcher))
+            signature = [type_text(kind) for kind in (*arguments, result or types.none)]
+            content = (versions, options, signature, fingerprint(self._dispatcher))
         except NotComparableError as reason:
             logger.info("%s is compiled at each start: %s", self._name, reason)
-            self.disable()
-            return
-        self.enable()
-        self._key = hashlib.sha256(repr(content).encode()).hexdigest()[:32]
-        name = f"{self._impl.filename_base}.{self._key}"
-        self._cache_file = IndexDataCacheFile(self._cache_path, name, self._key)
+            return None
+        return hashlib.sha256(repr(content).encode()).hexdigest()[:32]
 
-    def _index_key(self, sig: Any, codegen: Any) -> str:
-        return self._key
+    def _file(self, key: str) -> Any:
+        return IndexDataCacheFile(self.cache_path, f"{self._name}-{key}", key)
 
     def _remove_old(self) -> None:
-        name = self._impl.filename_base.rpartition("-")[0]  # without the line number
         found = []
-        for path in Path(self._cache_path).glob(f"{name}-*.nbi"):
+        for path in self._folder.glob(f"{glob.escape(self._name)}-*.nbi"):
             with contextlib.suppress(FileNotFoundError):  # removed by another process
                 found.append((path.stat().st_mtime_ns, path))
         for _, path in sorted(found)[:-_MOST_VERSIONS]:

@@ -9,6 +9,7 @@ import dis
 import enum
 import hashlib
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 from pathlib import Path
@@ -19,14 +20,23 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numba import types
 from numba.core.caching import NullCache
+from numba.core.compiler import Compiler
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
+from numba.core.imputils import builtin_registry as lowering_registry
 from numba.core.typing.templates import builtin_registry
 
 Function = Callable[..., Any]
 
 _PACKAGE = Path(__file__).resolve().parent
-_KNOWN_MODULES = ("builtins", "math", "cmath", "operator", "numpy", "numba")  # whose functions Numba compiles
+_KNOWN_MODULES = (
+    "builtins",
+    "math",
+    "cmath",
+    "_operator",
+    "numpy",
+    "numba",
+)  # whose functions Numba compiles
 _ADDRESS = " at 0x"  # in the text of a type that is another one in each process
 # of Python's bytecode
 _READ_GLOBAL, _READ_FREE = ("LOAD_GLOBAL", "LOAD_NAME"), ("LOAD_DEREF", "LOAD_CLASSDEREF")
@@ -55,8 +65,10 @@ def fingerprint(dispatcher: Any) -> str:
 
 def type_text(kind: Any) -> str:
     """An argument's type as a text that says all that compiled code depends on."""
+    if isinstance(kind, types.BaseNamedTuple):
+        return f"{_found_class(kind.instance_class)} {kind.fields} {[type_text(inner) for inner in kind]}"
     if isinstance(kind, types.BaseTuple):
-        return f"{kind} {getattr(kind, 'fields', ())} {[type_text(inner) for inner in kind]}"
+        return f"{kind} {[type_text(inner) for inner in kind]}"
     plain = (types.Number, types.Boolean, types.Array, types.Record, types.NoneType, types.Omitted)
     text = (types.UnicodeType, types.UnicodeCharSeq, types.CharSeq, types.Literal, types.RangeType)
     if isinstance(kind, (*plain, *text)) and _ADDRESS not in str(kind):
@@ -65,28 +77,41 @@ def type_text(kind: Any) -> str:
 
 
 class _Overloads:
-    """Functions and attributes to which `numba.extending` gave other code, which cannot be compared."""
+    """Code that `numba.extending` gave to functions, operators and attributes. It cannot be compared."""
 
     def __init__(self) -> None:
         functions = [(value, kind.templates) for value, kind in builtin_registry.globals]
         self._functions = [value for value, templates in functions if any(map(_is_foreign, templates))]
         self._attributes = {found._attr for found in builtin_registry.attributes if _is_foreign(found)}
+        lowered = [(function, implementation) for implementation, function, _ in lowering_registry.functions]
+        self._functions += [function for function, implementation in lowered if _is_of_others(implementation)]
+        modules = {
+            "" if isinstance(value, str) else getattr(value, "__module__", None) for value in self._functions
+        }
+        self._has_operators = not modules.isdisjoint(
+            ("", "_operator", "builtins")
+        )  # used without their names
 
     def refuse(self, value: Any) -> None:
-        """Refuse a function that has one."""
+        """Refuse a function that has some."""
         if any(value is function for function in self._functions):
             raise NotComparableError(f"{value} has overloads")
 
-    def refuse_attributes(self, names: frozenset[str]) -> None:
-        """Refuse names of attributes that have one, even if another type has that attribute."""
+    def refuse_code(self, names: frozenset[str]) -> None:
+        """Refuse names of attributes that have some, even of another type; all code where operators have."""
+        if self._has_operators:
+            raise NotComparableError("operators have overloads")
         if found := self._attributes & names:
             raise NotComparableError(f"the attributes {sorted(found)} have overloads")
 
 
 def _is_foreign(template: Any) -> bool:
-    overload = getattr(template, "_overload_func", None)
-    module = getattr(overload, "__module__", None)  # Numba makes some by itself, of no module
-    return module is not None and not module.startswith("numba.")
+    return _is_of_others(getattr(template, "_overload_func", None))
+
+
+def _is_of_others(function: Any) -> bool:
+    module = getattr(function, "__module__", None)  # Numba makes some by itself, of no module
+    return module is not None and module.partition(".")[0] not in ("numba", "senju")
 
 
 class _Read(NamedTuple):
@@ -161,10 +186,13 @@ class _Description:
     def _describe(self, dispatcher: Any, overloads: _Overloads) -> str:
         function = self._function
         code = _codes.get(function) or _codes.setdefault(function, _Code.of(function.__code__))
-        overloads.refuse_attributes(code.names)
+        overloads.refuse_code(code.names)
         values = _Values(overloads, self.kernels)
         source = function.__module__, function.__qualname__, function.__code__.co_filename
-        options = sorted((name, repr(value)) for name, value in dispatcher.targetoptions.items())
+        options = [
+            *sorted((name, repr(value)) for name, value in dispatcher.targetoptions.items()),
+            *sorted((name, type_text(kind)) for name, kind in dispatcher.locals.items()),
+        ]
         texts = [values.text(function.__defaults__), *(values.text(self._read(read)) for read in code.reads)]
         return "\n".join([repr(source), repr(options), code.text, *texts])
 
@@ -197,6 +225,8 @@ def _require_known_cache(dispatcher: Any, is_new: bool) -> None:
     name = dispatcher.py_func.__qualname__
     if not is_new and _first_seen[dispatcher.py_func] is None:
         raise NotComparableError(f"{name} cannot be compared")
+    if dispatcher._compiler.pipeline_class is not Compiler:
+        raise NotComparableError(f"{name} has a pipeline of its own")
     if getattr(dispatcher._cache, "uses_fingerprints", False):
         return
     if not isinstance(dispatcher._cache, NullCache):
@@ -243,16 +273,17 @@ class _Values:
             return f"{_class_name(kind)} {sorted(map(self.text, value))}"
         if isinstance(value, dict):
             return f"{_class_name(kind)} {self.text(list(value.items()))}"
-        return f"{_class_name(kind)} {getattr(kind, '_fields', '')} {list(map(self.text, value))}"
+        fields = getattr(kind, "_fields", None)
+        return f"{_found_class(kind)} {fields} {list(map(self.text, value))}"
 
     def _class(self, value: type) -> str:
         if issubclass(value, enum.Enum):
             members = {name: self.text(member.value) for name, member in value.__members__.items()}
-            return f"enum {[_class_name(kind) for kind in value.__mro__]} {members}"
+            return f"enum {_found_class(value)} {[_class_name(kind) for kind in value.__mro__]} {members}"
         if issubclass(value, tuple) and hasattr(value, "_fields"):
-            return f"named tuple {_class_name(value)} {value._fields}"
+            return f"named tuple {_found_class(value)} {value._fields}"
         if issubclass(value, BaseException):
-            return _class_name(value)  # found by its name when it is raised
+            return _found_class(value)
         return self._named(value)
 
     def _named(self, value: Any) -> str:
@@ -263,11 +294,25 @@ class _Values:
             return _intrinsic_text(value)
         if self._overloads is not None:
             self._overloads.refuse(value)
-        module = getattr(value, "__module__", None) or type(value).__module__
-        is_function = callable(value) and hasattr(value, "__name__")
-        if is_function and module.partition(".")[0] in _KNOWN_MODULES:
-            return f"{module}.{getattr(value, '__qualname__', value.__name__)}"
-        raise NotComparableError(f"it uses {str(value)[:80]}, of type {_class_name(type(value))}")
+        module, name = getattr(value, "__module__", None) or "numpy", getattr(value, "__qualname__", None)
+        if module.partition(".")[0] in _KNOWN_MODULES and name and _found(module, name) is value:
+            return f"{module}.{name}"
+        raise NotComparableError(f"it uses an object of type {_class_name(type(value))}")
+
+
+def _found(module: str, name: str) -> Any:
+    """What a module has by that name; Numba pickles it by its name if that is the object itself."""
+    found: Any = sys.modules.get(module, _MISSING)
+    for part in name.split("."):
+        found = getattr(found, part, _MISSING)
+    return found
+
+
+def _found_class(kind: type) -> str:
+    """A class by its name. One of the main script, or inside a function, is another in each process."""
+    if kind.__module__ == "__main__" or _found(kind.__module__, kind.__qualname__) is not kind:
+        raise NotComparableError(f"{_class_name(kind)} is not a class of an imported module")
+    return _class_name(kind)
 
 
 def _intrinsic_text(value: Any) -> str:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 from llvmlite import ir
+from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
@@ -47,7 +48,8 @@ def inlined(function: F) -> F:
 
 def _compile(function: F, is_inlined: bool) -> F:
     dispatcher = numba.njit(nogil=True, error_model="numpy", forceinline=is_inlined)(function)
-    if _CACHE_FOLDER is not None and Path(function.__code__.co_filename).is_file():
+    is_compiled = isinstance(dispatcher, Dispatcher)  # not with NUMBA_DISABLE_JIT
+    if is_compiled and _CACHE_FOLDER is not None and Path(function.__code__.co_filename).is_file():
         dispatcher._cache = KernelCache(dispatcher, _CACHE_FOLDER)
     return cast(F, dispatcher)
 

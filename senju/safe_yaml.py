@@ -71,6 +71,17 @@ class _Loader(yaml.SafeLoader):
             return
         raise OutOfBoundsError(problem=problem, problem_mark=mark)
 
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        assert isinstance(node, yaml.MappingNode)
+        seen: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != f"{_TAG}merge":
+                if (key.tag, key.value) in seen:
+                    raise OutOfBoundsError(problem=f"{key.value!r} is set twice", problem_mark=key.start_mark)
+                seen.add((key.tag, key.value))
+        return node
+
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         mapping = super().construct_mapping(node, deep)
         for key in mapping:

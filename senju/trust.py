@@ -45,7 +45,7 @@ class Code(NamedTuple):
 
 
 _accepted: set[Code] = set()  # what the user agreed to in this process
-_own_folders: list[str] = []  # where modules are looked for first, besides sys.path; "" is the current one
+_own_folders: list[str] = []  # where modules are looked for after sys.path; "" is the current folder
 
 
 @contextlib.contextmanager
@@ -70,12 +70,29 @@ def require_trust(source: str | os.PathLike[str], content: object, trust: bool =
     found: dict[str, list[Code]] = {}
     for name in code_names(content):
         strange = [code for code in _code_to_run(name) if not _is_trusted(code)]
+        strange += _program_of_python(name)
         if strange:
             found[name] = strange
     if is_trusting(trust):
         _accepted.update(code for strange in found.values() for code in strange)
     elif found:
         raise TrustError(_refusal(source, found))
+
+
+def _program_of_python(name: str) -> list[Code]:
+    """A module of the standard library, or one that is a program: no part of a run comes from there.
+
+    `os:system` would be called as an opponent is, and importing `venv.__main__` makes an environment.
+    """
+    module = module_in(name) or ""
+    first, *others = module.split(".")
+    if "__main__" in others:
+        code = Code(module, "a program, which importing it would start")
+    elif first in sys.stdlib_module_names:
+        code = Code(module, "Python's standard library")
+    else:
+        return []
+    return [] if code in _accepted else [code]
 
 
 def _refusal(source: str | os.PathLike[str], found: dict[str, list[Code]]) -> str:
@@ -174,7 +191,7 @@ def _parts(module: str) -> Iterator[_Part]:
 def _find_outermost(name: str) -> ModuleSpec | None:
     for finder in sys.meta_path:
         if finder is PathFinder:
-            spec = _find_in([*_own_folders, *sys.path], name)
+            spec = _find_in([*sys.path, *_own_folders], name)
         else:  # Python's own, or one that came with an installed package
             find = getattr(finder, "find_spec", None)
             spec = find(name, None) if find is not None else None
@@ -227,10 +244,10 @@ def _installed_folders() -> tuple[str, ...]:
 
 
 def look_in_current_folder() -> None:
-    """Find modules that the user names in the current folder, as Python does for a script.
+    """Find modules that the user names in the current folder, if they are found nowhere else.
 
-    The folder joins `sys.path` when the first of them is imported, and no sooner: a file in it that is
-    called like some package must not be taken for that package.
+    The folder joins `sys.path`, as its last entry, when the first of them is imported, and no sooner: a file
+    in it that is called like some package must not be taken for that package.
     """
     if "" not in sys.path and not _own_folders:
         _own_folders.append("")
@@ -238,11 +255,10 @@ def look_in_current_folder() -> None:
 
 def prepare_import(module: str) -> None:
     """A module is about to be imported, which the user named or agreed to: let it be found."""
-    if not _own_folders or module in sys.modules:
-        return
-    files = [part.file for part in _parts(module) if part.file is not None and not part.is_loaded]
-    if not all(map(_is_installed, files)):
-        sys.path[:0] = _own_folders
+    package = module.partition(".")[0]
+    is_elsewhere = package in sys.modules or _find_in(sys.path, package) is not None
+    if _own_folders and not is_elsewhere and _find_in(_own_folders, package) is not None:
+        sys.path += _own_folders
         _own_folders.clear()
 
 

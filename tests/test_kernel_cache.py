@@ -1,7 +1,7 @@
 """Compiled code on disk: it is found again, and it is never used where anything in it has changed."""
 
 import importlib
-import logging
+import json
 import os
 import subprocess
 import sys
@@ -199,6 +199,15 @@ EDITS: dict[str, tuple[dict[str, str], tuple[str, str, str], float]] = {
         ("rules", "1.0", "5.0"),
         6.0,
     ),
+    "type of a local variable": (
+        {
+            "rules": "import numba\n@numba.njit(locals={'third': numba.float32})\n"
+            "def add(x):\n    third = x / 3\n    return third\n",
+            "game": f"from rules import add\n{COMPILED}{CALLS_ADD}",
+        },
+        ("rules", "float32", "float64"),
+        1 / 3,
+    ),
     "negative zero": (
         {"game": f"{COMPILED}ZERO = 0.0\n@compiled\ndef step(x):\n    return x / ZERO\n"},
         ("game", "ZERO = 0.0", "ZERO = -0.0"),
@@ -292,30 +301,85 @@ def more(context, x):
 def step(x):
     return more(x)
 """,
+    "lowered function": """\
+import math
+from numba.extending import lower_builtin
+@lower_builtin(math.erf, numba.types.float64)
+def implementation(context, builder, signature, arguments):
+    return builder.fadd(arguments[0], context.get_constant(numba.types.float64, 1.0))
+@compiled
+def step(x):
+    return math.erf(x)
+""",
+    "vectorized function of no module": """\
+names = {}
+exec("def add(x): return x + 1.0", names)
+add = numba.vectorize(["float64(float64)"])(names["add"])
+@compiled
+def step(x):
+    return add(x)
+""",
+    "object that cannot be shown": """\
+class Odd:
+    def __str__(self):
+        raise ZeroDivisionError
+    __repr__ = __str__
+ODD = Odd()
+IS_ODD = False
+@compiled
+def step(x):
+    if IS_ODD:
+        return ODD.more(x)
+    return x + 1.0
+""",
     "kernel in Numba's own cache": f"{ADD.replace('compiled', 'numba.njit(cache=True)')}{CALLS_ADD}",
+    "overload of a function of NumPy's": f"""\
+@overload(np.busday_count)
+{IMPLEMENTATION}
+@compiled
+def step(x):
+    return np.busday_count(x)
+""",
+    "overloaded operator, which counts for all that follow": f"""\
+import operator
+@overload(operator.matmul)
+{IMPLEMENTATION.replace("(x)", "(x, y)").replace("lambda x", "lambda x, y")}
+@compiled
+def step(x):
+    return x @ x
+""",
 }
 
 
-@pytest.mark.parametrize("text", NOT_KEPT.values(), ids=NOT_KEPT)
-def test_code_that_cannot_be_compared_is_compiled_at_each_start(
-    project: Project, text: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.INFO, "senju"):
-        for more in ("1.0", "5.0"):
-            project.write(game=f"{COMPILED}{OVERLOADS}{text.replace('1.0', more)}")
-            assert project.call(1.0) == 1.0 + float(more)
-            assert project.hits == 0
-    assert "step" in caplog.text
-    assert "is compiled at each start" in caplog.text
+CALL_ALL = """\
+import importlib, json, sys
+answers = {}
+for name in sys.argv[1:]:
+    step = importlib.import_module(name).step
+    answers[name] = step(1.0), sum(step.stats.cache_hits.values())
+print(json.dumps(answers))
+"""
 
 
-def test_overload_of_a_function_of_numpys_is_compiled_at_each_start(project: Project) -> None:
-    overload = f"@overload(np.busday_count)\n{IMPLEMENTATION}"
-    step = "@compiled\ndef step(x):\n    return np.busday_count(x)\n"
-    project.write(game=f"{COMPILED}{OVERLOADS}{overload}{step}")
-    for _ in range(2):
-        assert project.call(1.0) == 2.0
-        assert project.hits == 0
+def test_code_that_cannot_be_compared_is_compiled_at_each_start(project: Project) -> None:
+    """In a process of their own, since overloads are for the whole process."""
+    names = [f"case_{number}" for number in range(len(NOT_KEPT))]
+    for more in ("1.0", "5.0"):
+        for name, text in zip(names, NOT_KEPT.values(), strict=True):
+            project.write(**{name: f"{COMPILED}{OVERLOADS}{text.replace('1.0', more)}"})
+        found = subprocess.run(
+            [sys.executable, "-c", CALL_ALL, *names],
+            cwd=project.folder,
+            env={
+                **os.environ,
+                "SENJU_CACHE": str(project.folder.parent / "cache"),
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert json.loads(found.stdout) == {name: [1.0 + float(more), 0] for name in names}
 
 
 def test_constant_that_the_program_changes_is_not_kept_with_the_old_code(project: Project) -> None:
@@ -433,9 +497,59 @@ def test_cache_folder_that_cannot_be_written_only_warns(tmp_path: Path) -> None:
     assert "compiled code cannot be kept on disk" in finished.stderr
 
 
-def test_checked_and_unchecked_code_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    folders = set()
-    for checked in (0, 1):
-        monkeypatch.setattr(numba_config, "BOUNDSCHECK", checked)
-        folders.add(kernel_cache_folder())
-    assert len(folders) == 2
+def test_checked_and_unchecked_code_are_kept_apart(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.write(game=f"{COMPILED}@compiled\ndef step(array, i):\n    return array[i]\n")
+    memory = np.arange(8.0)
+    for _ in range(2):
+        monkeypatch.setattr(numba_config, "BOUNDSCHECK", 0)
+        assert project.call(memory[:4], 5) == 5.0
+        monkeypatch.setattr(numba_config, "BOUNDSCHECK", 1)
+        with pytest.raises(IndexError):
+            project.call(memory[:4], 5)
+
+
+def test_kernel_may_be_compiled_for_a_signature(project: Project) -> None:
+    project.write(
+        game=f"import numba\n{COMPILED}MORE = 1.0\n{STEP}step.compile(numba.float64(numba.float64))\n"
+    )
+    assert project.call(1) == 2.0
+
+
+CLASSES = """\
+from enum import Enum
+from typing import NamedTuple
+def make():
+    class Odd(Exception): pass
+    class Point(NamedTuple):
+        x: float
+    class Kind(Enum):
+        FEW = 1
+    @compiled
+    def step(x, point):
+        if x < 0:
+            raise Odd
+        return (Point(x), point, Kind.FEW)
+    return step, Odd, Point, Kind
+step, Odd, Point, Kind = make()
+"""
+
+
+def test_classes_inside_a_function_are_those_of_this_process(project: Project) -> None:
+    project.write(game=f"{COMPILED}{CLASSES}")
+    for _ in range(2):
+        project.forget()
+        game = importlib.import_module("game")
+        made, passed, kind = game.step(1.0, game.Point(2.0))
+        assert (type(made), type(passed), kind) == (game.Point, game.Point, game.Kind.FEW)
+        with pytest.raises(game.Odd):
+            game.step(-1.0, game.Point(2.0))
+
+
+def test_class_of_another_module_is_another_class(project: Project) -> None:
+    step = f"from one import Point\n{COMPILED}@compiled\ndef step(point):\n    return point\n"
+    project.write(one=POINT, two=POINT, game=step)
+    for module in ("one", "two"):
+        project.write(game=step.replace("one", module))
+        project.forget()
+        point = importlib.import_module(module).Point(1.0, 5.0)
+        assert type(importlib.import_module("game").step(point)) is type(point)

@@ -77,6 +77,7 @@ NO_SETTING = {
     "null as a key": "{null: 2}",
     "a float as a key": "{1.5: 2}",
     "a merge of a number": "{<<: 3}",
+    "a key that is set twice": "{a: 1, a: 2}",
     "an undefined alias": "*nothing",
     "two documents": "1\n--- \n2",
 }

@@ -78,10 +78,20 @@ def test_a_module_a_package_and_a_folder_without_code_are_found_and_not_run(here
     assert nested in refused("runs.dl.evil:Game")
 
 
-def test_senju_installed_packages_and_python_itself_need_no_consent(here: Path) -> None:
-    names = ["senju.games.tic_tac_toe:TicTacToe", "antigravity:x", "numba.cuda.tests.support:x", "sys:x"]
+def test_senju_and_installed_packages_need_no_consent(here: Path) -> None:
+    names = ["senju.games.tic_tac_toe:TicTacToe", "numba.cuda.tests.support:x", "pip:x"]
     require_trust("some/run", names)
+    assert "pip" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "name", ["os:system", "antigravity:x", "venv.__main__:main", "pip.__main__:x", "builtins:exec"]
+)
+def test_the_standard_library_and_programs_are_no_parts_of_a_run(here: Path, name: str) -> None:
+    assert name in refused(name)
     assert "antigravity" not in sys.modules
+    with trusting():
+        require_trust("some/run", [name])
 
 
 def test_a_module_called_like_an_installed_one_is_not_it(here: Path) -> None:
@@ -194,4 +204,18 @@ def test_the_current_folder_is_importable_once_a_module_in_it_is_named(
     assert "" not in sys.path
     refused("game:Game")
     trust.prepare_import("game")
-    assert sys.path[0] == ""
+    assert sys.path[-1] == ""
+
+
+def test_the_current_folder_stays_out_where_the_module_lies_elsewhere(
+    here: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    others = [folder for folder in sys.path if folder not in ("", str(here))]
+    monkeypatch.setattr(sys, "path", [str(elsewhere), *others])
+    monkeypatch.setattr(trust, "_own_folders", [])
+    for folder in (here, elsewhere):
+        write(folder / "game.py")
+    trust.look_in_current_folder()
+    trust.prepare_import("game")
+    assert "" not in sys.path

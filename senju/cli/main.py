@@ -5,8 +5,8 @@ While modules load, and while Python ends, the process ends at once: foreign cod
 or show its traceback.
 """
 
+import _signal as signal  # type: ignore[import-not-found]  # quick to load: until then Ctrl-C is a traceback
 import os
-import signal
 import sys
 
 TYPE_CHECKING = False

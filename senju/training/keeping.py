@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from senju.algorithms.learner import LearnerState
 from senju.collect.exploration import Acting
 from senju.collect.shard import ShardState, new_shard_state
+from senju.errors import CheckpointError
 from senju.games.game import Game
 from senju.models import make_model
 from senju.models.weights import WeightBlock, Weights
@@ -123,11 +124,7 @@ class Keeper:
     def _save_turns(self, loop: Loop, update: int) -> tuple[str, ...]:
         names: list[str] = []
         for seat, saver in self._savers.items():
-            policy = loop.plan.all_policies[seat]
-            first = max(0, update - policy.kept_turns)
-            if loop.agents is not None and not policy.keeps_final:
-                first = max(first, loop.agents.first_new_turn(seat, update))
-            names += saver.finish(first, update - 1)
+            names += saver.finish(_first_turn(loop, seat, update), update - 1)
         return tuple(names)
 
     def _save_weights(self, loop: Loop) -> None:
@@ -156,10 +153,15 @@ class Keeper:
         return state
 
     def _take_up(self, loop: Loop, state: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
-        for saver in self._savers.values():
-            saver.load(state["turns"])
+        turns = {seat: saver.load(state["turns"]) for seat, saver in self._savers.items()}
         learner = {n.removeprefix("learner."): t for n, t in tensors.items() if n.startswith("learner.")}
         loop.learner.load_state(LearnerState(learner, state["learner"]))
+        for seat, found in turns.items():
+            missing = set(range(_first_turn(loop, seat, state["update"]), state["update"])).difference(found)
+            if missing:
+                raise CheckpointError(
+                    f"rollouts of {len(missing)} updates are missing, the first {min(missing)}"
+                )
         if loop.pool is not None:
             weights = self._read_weights(state)
             own = {number: weights[number] for number in weights if number > len(loop.fixed)}
@@ -171,6 +173,15 @@ class Keeper:
         """Let the background rest."""
         for saver in self._savers.values():
             saver.close()
+
+
+def _first_turn(loop: Loop, seat: int, update: int) -> int:
+    """The oldest turn in a policy's ring that a checkpoint after this update needs."""
+    policy = loop.plan.all_policies[seat]
+    first = max(0, update - policy.kept_turns)
+    if loop.agents is not None and not policy.keeps_final:
+        first = max(first, loop.agents.first_new_turn(seat, update))
+    return first
 
 
 def _read_shard(game: Game, loop: Loop, tensors: dict[str, torch.Tensor], index: int) -> ShardState:

@@ -122,6 +122,8 @@ class RingSaver:
             if not re.fullmatch("[0-9]{1,9}", shard):
                 raise CheckpointError(f"{name} holds {key!r}, which is of no shard: it is damaged")
             rollouts.setdefault(int(shard), {})[column] = values
+        if not rollouts:
+            raise CheckpointError(f"{name} holds no rollout: it is damaged")
         for index, saved in rollouts.items():
             places = self._places(index, turn, saved, name)
             self._ring.open(index, turn)

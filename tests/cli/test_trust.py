@@ -336,6 +336,27 @@ def test_a_file_called_like_a_package_is_not_taken_for_it(downloaded: Downloaded
 
 
 @pytest.mark.slow
+def test_trusted_code_elsewhere_does_not_make_the_current_folder_importable(
+    downloaded: Downloaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start_senju: Start
+) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "own_bots.py").write_text(CODE.replace("it_ran", "it_ran_here"), encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "own"))
+    downloaded.change(
+        {
+            "evaluation": {"opponents": ["own_bots:choose"]},
+            "backend": {"name": "processes", "num_workers": 1},
+            "total_steps": downloaded.config["total_steps"] + 4 * DECISIONS_PER_UPDATE,
+        }
+    )
+    for name in ("senju", "torch", "tensorboard", "triton", "IPython", "sitecustomize"):
+        shutil.copy(downloaded.path / "evil.py", downloaded.path / f"{name}.py")
+    finish(start_senju("train", "--resume", ".", "--trust", cwd=downloaded.path))
+    assert (tmp_path / "own" / "it_ran_here").exists()
+    assert not downloaded.mark.exists()
+
+
+@pytest.mark.slow
 def test_processes_load_what_the_command_was_allowed_to(
     own_game: str, tmp_path: Path, start_senju: Start
 ) -> None:

@@ -170,6 +170,39 @@ def test_checkpoints_and_blobs_touch_nothing_through_a_link(
     assert contents(elsewhere) == before
 
 
+@pytest.mark.parametrize(
+    "name", [".unfinished-strength.svg", ".unfinished-timeline.json", ".unfinished-config.yaml"]
+)
+def test_file_beside_that_has_a_second_name_elsewhere_is_not_written_to(
+    run: Run, elsewhere: Path, name: str
+) -> None:
+    before = contents(elsewhere)
+    (run.path / name).hardlink_to(elsewhere / "thesis.tex")
+    senju.train(resume=run.path, **MORE)
+    assert contents(elsewhere) == before
+
+
+def test_files_to_append_to_that_have_a_second_name_elsewhere_are_not_written_to(
+    run: Run, elsewhere: Path
+) -> None:
+    (run.path / "events.jsonl").touch()
+    for name in ("metrics.jsonl", "events.jsonl"):
+        (elsewhere / name).hardlink_to(run.path / name)
+    before = contents(elsewhere)
+    Monitor(run.path, Serial()).note(happened("reset", "text"), update=1)
+    senju.train(resume=run.path, **MORE)
+    assert contents(elsewhere) == before
+
+
+def test_arena_is_not_written_to_a_file_with_a_second_name_elsewhere(tmp_path: Path, elsewhere: Path) -> None:
+    before = contents(elsewhere)
+    (tmp_path / "games.jsonl").hardlink_to(elsewhere / "thesis.tex")
+    game = senju.make_game("tic_tac_toe")
+    with pytest.raises(RunFolderError, match=r"games.jsonl has another name elsewhere"):
+        run_arena(game, ["random", "minimax:1"], tmp_path, ArenaSettings(games=2), num_workers=1, fresh=True)
+    assert contents(elsewhere) == before
+
+
 def test_only_blobs_are_removed_from_the_folder_of_blobs(tmp_path: Path) -> None:
     folder = in_blobs(tmp_path / "run")
     name = BlobStore(folder.blobs).write("part", {"number": np.arange(3)})

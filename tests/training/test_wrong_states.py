@@ -162,6 +162,17 @@ def test_every_wrong_state_is_an_error_of_ours_to_a_resume(run: Run) -> None:
     assert num_refused > 300
 
 
+@pytest.mark.parametrize("place", [0, 1, -1])
+def test_checkpoint_that_lacks_a_turn_of_its_replay_is_refused(run: Run, place: int) -> None:
+    path = run.checkpoints.latest()
+    content = content_of(path)
+    assert len(content["state"]["turns"]) > 2
+    del content["state"]["turns"][place]
+    (path / STATE).write_text(sealed(content))
+    with pytest.raises(CheckpointError, match="rollouts of 1 updates are missing"):
+        take_up(run)
+
+
 PLAIN = {"numbers": np.arange(6, dtype=np.float32).reshape(2, 3), "clock": np.zeros(3, CLOCK)}
 
 
