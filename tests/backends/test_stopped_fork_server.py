@@ -116,7 +116,12 @@ def test_child_that_a_lost_fork_server_started_does_not_share_a_connection(
         raise EOFError("the fork server is lost")
 
     monkeypatch.setattr(nursery.Nursery, "_answer", lose_answer)
+    others = living_children()  # the fork server of the other tests
     with started(PLAN, "processes", num_workers=2) as backend:
         assert play(backend, PLAN, 2) == oracle(PLAN, 2)
         pids = {worker.pid for worker in workers_of(backend)}
-        wait_until(lambda: {c.pid for c in psutil.Process().children() if c.status() != "zombie"} <= pids)
+        wait_until(lambda: living_children() - others <= pids)
+
+
+def living_children() -> set[int]:
+    return {child.pid for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE}

@@ -84,20 +84,10 @@ MOMENTS = (
     "senju.cli.streams",
     "senju.errors",
     "senju.cli.app",
-    "typer",
-    "rich.console",
-    "yaml",
     "pydantic",
-    "numpy",
     "numba",
-    "llvmlite.binding",
-    "senju.kernels",
-    "psutil",
-    "torch",
     "torch._C",
-    "torch.nn",
     "senju.training.trainer",
-    "senju.cli.verify",
     "typer.rich_utils",
     "end",
 )
@@ -199,21 +189,14 @@ def test_too_many_workers_for_the_open_files_are_a_clear_error_or_fewer(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
 def test_training_leaves_nothing_in_the_temporary_folder(
-    tmp_path: Path,
-    start_senju: Start,
-    small_options: Options,
-    monkeypatch: pytest.MonkeyPatch,
-    algorithm: str,
+    tmp_path: Path, start_senju: Start, small_options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
-    options = ["--algorithm", "dqn", "--steps", "2048"]
-    if algorithm == "ppo":
-        options = small_options(updates=2, **TWO_SHARDS)
+    options = small_options(updates=2, **TWO_SHARDS)
     process = start_senju("train", "tic_tac_toe", "--run", "new", *options, "--workers", 2)
     _, errors = process.communicate(timeout=120)
     assert (process.returncode, errors) == (0, "")
@@ -224,9 +207,7 @@ WITHOUT_PROC = "mount -t tmpfs none /proc || exit 77; exec"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "command", ["status", "status --json", "train", "train --workers 2", "doctor --json"]
-)
+@pytest.mark.parametrize("command", ["status --json", "train --workers 2", "doctor --json"])
 def test_commands_work_without_proc(
     tmp_path: Path, tic_tac_toe_run: Run, small_options: Options, command: str
 ) -> None:

@@ -8,16 +8,12 @@ from typing import NamedTuple
 
 import pytest
 
-from senju.cli.app import app
 from senju.training.run import Run
 from tests.conftest import ENVIRONMENT, SENJU
 
 pytestmark = pytest.mark.slow
 
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
-COMMANDS = [
-    command.callback.__name__.replace("_", "-") for command in app.registered_commands if command.callback
-]
 
 
 class Ended(NamedTuple):
@@ -45,14 +41,14 @@ def in_shell(line: str, folder: Path, **environment: str) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_helps_in_ascii(tmp_path: Path, command: str) -> None:
+@pytest.mark.parametrize("command", ["train", "status"])
+def test_help_is_printed_in_ascii(tmp_path: Path, command: str) -> None:
     ended = in_shell(f"$senju {command} --help", tmp_path, **ASCII)
     assert (ended.code, ended.errors) == (0, b"")
     assert ended.output.isascii()
 
 
-@pytest.mark.parametrize("arguments", ["train --help", "games --json", "games", "--version"])
+@pytest.mark.parametrize("arguments", ["train --help", "games --json"])
 def test_every_kind_of_output_may_be_full_or_unread_or_closed(tmp_path: Path, arguments: str) -> None:
     full = in_shell(f"$senju {arguments} > /dev/full", tmp_path)
     assert full.code == 1
@@ -86,8 +82,7 @@ def test_table_for_an_ascii_output_escapes_what_it_cannot_encode(
     assert rb"l\xe4uft\u2014" in ended.output
 
 
-@pytest.mark.parametrize("redirection", ["> /dev/full", "| true"])
-@pytest.mark.parametrize("option", ["", "--json"])
+@pytest.mark.parametrize(("option", "redirection"), [("", "> /dev/full"), ("--json", "| true")])
 def test_training_ends_where_its_output_does(
     tmp_path: Path, small_options_text: str, option: str, redirection: str
 ) -> None:
@@ -113,7 +108,7 @@ def test_closed_streams_leave_the_run_whole(tmp_path: Path, small_options_text: 
     assert [record["update"] for record in Run(tmp_path / "new").metrics] == [1, 2]
 
 
-@pytest.mark.parametrize("redirection", ["<&-", "< /dev/null", "< <(echo b2)", "< <(echo '?')"])
+@pytest.mark.parametrize("redirection", ["<&-", "< <(echo b2)"])
 def test_game_ends_where_nothing_more_can_be_typed(tmp_path: Path, redirection: str) -> None:
     ended = in_shell(f"$senju play tic_tac_toe {redirection}", tmp_path)
     assert (ended.code, ended.errors) == (0, b"")

@@ -362,18 +362,14 @@ def test_processes_load_what_the_command_was_allowed_to(
 ) -> None:
     """The arena's workers and the processes of several agents open the runs again."""
     options = [option for text in SETTINGS for option in ("--set", text)]
-    commands: list[list[object]] = [
-        ["train", own_game, "--agents", 2, "--run", "runs", *options],
-        ["arena", "runs/agent_1", "runs/agent_2", "--games", 40, "--workers", 2, "--out", "first"],
-    ]
-    for command in commands:
-        finish(start_senju(*command))
+    finish(start_senju("train", own_game, "--agents", 2, "--run", "runs", *options))
     (tmp_path / "other").mkdir()
     (tmp_path / "own_game.py").rename(tmp_path / "other" / "own_game.py")  # not where it was trained
     (tmp_path / "runs").rename(tmp_path / "other" / "runs")
     more = ["train", "--resume", "runs", "--set", "total_steps=1024"]
     assert "own_game:Evil" in start_senju(*more, cwd=tmp_path / "other").communicate(timeout=120)[1]
-    for command in (more, [*commands[1][:-1], "second"]):
+    arena = ["arena", "runs/agent_1", "runs/agent_2", "--games", 40, "--workers", 2]
+    for command in (more, arena):
         finish(start_senju(*command, "--trust", cwd=tmp_path / "other"))
 
 
