@@ -322,8 +322,9 @@ def wait_until() -> WaitUntil:
     """Waits for a condition, up to a deadline; stops early where the process that should meet it ended."""
 
     def wait(
-        condition: Callable[[], object], process: "subprocess.Popen[str]", seconds: float = 60.0
+        condition: Callable[[], object], process: "subprocess.Popen[str]", seconds: float = 180.0
     ) -> None:
+        # five processes that start take 15 s of processor time: 60 s where seven programs share two cores
         deadline = time.monotonic() + seconds
         while not condition():
             if process.poll() is not None:
