@@ -130,7 +130,7 @@ def test_file_that_is_not_utf_8_text_is_refused(tmp_path: Path, content: bytes) 
 
 
 def test_pipe_or_device_is_refused_and_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")  # which nobody writes to: opening it to read would wait forever
+    os.mkfifo(tmp_path / "pipe")  # without a writer: opening it to read would wait forever
     for path in (tmp_path / "pipe", Path("/dev/zero")):
         with pytest.raises(ConfigError, match="regular file"):
             read_yaml(path)

@@ -48,7 +48,7 @@ class Output(io.TextIOWrapper):
 
 
 class Messages(Output):
-    """Standard error: where it cannot be written, nobody can be told, and the command goes on."""
+    """Standard error: where it cannot be written, the message is lost and the command goes on."""
 
     def _give_up(self, error: OSError) -> None:
         _open_nothing(self.fileno())

@@ -90,7 +90,7 @@ def _blaming(name: str, where: str) -> Iterator[None]:
     """Whatever is raised here is that opponent's fault."""
     try:
         yield
-    except BaseException as error:  # nobody's bot ends the run by leaving, and without a word
+    except BaseException as error:  # a bot that calls sys.exit() must not end the run
         if passes_on(error):
             raise
         what = f"{type(error).__name__}: {error}"

@@ -41,7 +41,7 @@ def run(tic_tac_toe_run: Run, tmp_path: Path) -> Run:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Path:
-    """A folder with somebody else's files."""
+    """A folder with files that are not the run's."""
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     for name in ("thesis.tex", ".unfinished-letter", "part-" + 64 * "0" + ".safetensors"):

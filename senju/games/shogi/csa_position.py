@@ -57,7 +57,7 @@ class PositionReader:
         self.hands: Hands = np.zeros((2, len(HAND_KINDS)), np.uint8)
         self.ranks: set[int] = set()
         self.is_begun = self.is_whole = False  # whether anything has been set, and whether by PI
-        self.is_given_away = False  # whether all the rest is in somebody's hand
+        self.is_given_away = False  # whether all other pieces are in a hand already
 
     def read(self, statement: Statement) -> None:
         """Take one statement that begins with P."""

@@ -1,4 +1,4 @@
-"""What nobody should pass: every public function refuses it with senju's own errors."""
+"""Wrong arguments: every public function refuses them with senju's own errors."""
 
 import contextlib
 from collections.abc import Callable
