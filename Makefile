@@ -24,10 +24,11 @@ play: $(READY)
 
 # everything: format, lint, types, all tests; those slow ones one by one that keep time, or count processes
 FAST := -m 'not slow' -n logical --dist loadfile
-ALONE := tests/trials tests/usi \
-	$(patsubst %,tests/backends/test_%.py,failing_opponents failing_shards fewer_workers healing nothing_left playing_ahead stopped_fork_server) \
-	$(patsubst %,tests/training/test_%.py,control monitor parallel_manager parallel_training pause shared_manager) \
-	tests/training/learners/test_nothing_left.py tests/training/environments/test_healing.py
+ALONE := tests/trials tests/usi tests/workers \
+	$(patsubst %,tests/backends/test_%.py,failing_opponents failing_shards fewer_workers healing nothing_left playing_ahead) \
+	$(patsubst %,tests/runs/test_%.py,control monitor pause) \
+	$(patsubst %,tests/training/test_%.py,learner_processes learners_leave_nothing parallel_manager parallel_training shared_manager) \
+	tests/environments/test_healing.py
 test: $(READY) lint
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest $(FAST)
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -m slow -n logical --dist loadfile $(ALONE:%=--ignore=%)

@@ -14,8 +14,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from senju.evaluation.plot import strength_svg
 from senju.machine import available_cores, processor_name
-from senju.training.plot import strength_svg
 from senju.trials.spreads import Spread, ratio_spread, spread  # noqa: F401  # as report.spread
 
 BENCHMARKS = Path(__file__).resolve().parent

@@ -29,7 +29,7 @@ import numpy as np
 from senju.collect.slots import Rollout
 from senju.machine import available_cores, inspect_machine, math_threads
 from senju.memory import keep_freed_memory
-from senju.training.run_config import RunConfig, resolve_config
+from senju.runs.run_config import RunConfig, resolve_config
 from senju.trials.rig import Rig, backend_settings
 from senju.trials.speed import at_rest
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from senju.backends.processes.hand import ONE_MATH_THREAD
+from senju.workers.fork_server import ONE_MATH_THREAD
 
 
 class Fleet:

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import bench_report as report
 
-from senju.algorithms.independent import Independent
+from senju.algorithms.learner_group import LearnerGroup
 from senju.config import Settings
 from senju.games import make_game
 from senju.machine import math_threads
 from senju.models import make_model
-from senju.training.run_config import RunConfig, resolve_config
+from senju.runs.run_config import RunConfig, resolve_config
 from senju.trials.rig import Rig
 from senju.trials.speed import at_rest
 
@@ -131,10 +131,9 @@ class Crew:
         self._stack.close()
 
     @property
-    def agents(self) -> Independent:
+    def agents(self) -> LearnerGroup:
         """The learners."""
-        assert self.rig.agents is not None
-        return self.rig.agents
+        return self.rig.learner
 
     @property
     def is_free_running(self) -> bool:
@@ -192,8 +191,8 @@ class Crew:
 
     def _take_steps(self) -> float:
         """Gradient steps of an agent since the last call."""
-        learned = self.agents.take_learned()
-        return sum(each.metrics["gradient_steps"] for each in learned) / len(self.agents.seats)
+        learned = self.agents.take_trained()
+        return sum(each.metrics["gradient_steps"] for each in learned) / len(self.agents.settings)
 
 
 def spreads(figures: dict[str, list[float]]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from independent_crew import ALL_CORES, Crew, Entrant, Pace
 from senju.config import Settings
 from senju.machine import available_cores, inspect_machine
 from senju.memory import keep_freed_memory
-from senju.training.run_config import RunConfig
+from senju.runs.run_config import RunConfig
 
 WORLD, NUM_AGENTS = "treasure_hunt", 3
 DISABLED, SYNC, ASYNC = "disabled", "sync", "async"

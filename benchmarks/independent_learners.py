@@ -28,13 +28,13 @@ import bench_report as report
 import independent_crew as crew
 import torch
 
-from senju.algorithms.independent import OneByOne, SeatSettings, Task, Way
-from senju.algorithms.stacked import Stacked
+from senju.algorithms.learner_runner import LearnerRunner, LearnerSettings, SequentialLearners, TrainingTask
+from senju.algorithms.stacked_learners import StackedLearners
 from senju.machine import available_cores, inspect_machine, math_threads
 from senju.memory import keep_freed_memory
-from senju.training.learners.processes import LearnerProcesses
-from senju.training.run_config import RunConfig, resolve_config
-from senju.training.seats import new_learner
+from senju.runs.run_config import RunConfig, resolve_config
+from senju.runs.seats import new_learner
+from senju.training.learner_processes import LearnerProcesses
 from senju.trials.rig import SERIAL, Rig
 
 SEQUENTIAL = "sequential"
@@ -68,12 +68,12 @@ class Entrant(NamedTuple):
     """A way to train the agents, with its math threads."""
 
     name: str
-    way: Way
+    runner: LearnerRunner
     threads: int
     device: str = "cpu"
 
 
-def on_device(seats: Sequence[SeatSettings], device: str) -> list[SeatSettings]:
+def on_device(seats: Sequence[LearnerSettings], device: str) -> list[LearnerSettings]:
     """The same agents, trained elsewhere."""
     return [dataclasses.replace(seat, device=device) for seat in seats]
 
@@ -81,37 +81,38 @@ def on_device(seats: Sequence[SeatSettings], device: str) -> list[SeatSettings]:
 @contextmanager
 def entrants(rig: Rig, devices: Sequence[str]) -> Iterator[list[Entrant]]:
     """All ways, attached to the same rings; each has learners of its own."""
-    seats, view = rig.config.seat_settings, rig.game.seat_view
+    seats, view = rig.config.learner_settings, rig.game.seat_view
     cores = available_cores()
-    assert rig.agents is not None
-    processes = rig.agents.way
+    processes = rig.learner.runner
     assert isinstance(processes, LearnerProcesses)
     field = [
-        Entrant(SEQUENTIAL, OneByOne([new_learner(seat, view) for seat in seats]), 1),
+        Entrant(SEQUENTIAL, SequentialLearners([new_learner(seat, view) for seat in seats]), 1),
         Entrant("processes", processes, 1),
-        Entrant("stacked", Stacked(seats, [new_learner(seat, view) for seat in seats]), 1),
-        Entrant("stacked, all threads", Stacked(seats, [new_learner(seat, view) for seat in seats]), cores),
+        Entrant("stacked", StackedLearners(seats, [new_learner(seat, view) for seat in seats]), 1),
+        Entrant(
+            "stacked, all threads", StackedLearners(seats, [new_learner(seat, view) for seat in seats]), cores
+        ),
     ]
     for device in devices:
         there = on_device(seats, device)
-        one_by_one = OneByOne([new_learner(seat, view) for seat in there])
-        stacked = Stacked(there, [new_learner(seat, view) for seat in there])
+        one_by_one = SequentialLearners([new_learner(seat, view) for seat in there])
+        stacked = StackedLearners(there, [new_learner(seat, view) for seat in there])
         field.append(Entrant(f"{SEQUENTIAL} on {device}", one_by_one, 1, device))
         field.append(Entrant(f"stacked on {device}", stacked, 1, device))
     with ExitStack() as stack:
         for entrant in field:
-            if entrant.way is not processes:  # the rig has attached those, and closes them
-                stack.callback(entrant.way.close)
-                entrant.way.attach(rig.backend.rings, view)
+            if entrant.runner is not processes:  # the rig has attached those, and closes them
+                stack.callback(entrant.runner.close)
+                entrant.runner.attach(rig.backend.rings, view)
         yield field
 
 
 def train(entrant: Entrant, num_agents: int, turn: int) -> float:
     """Seconds in which all agents learn from a new turn, and from older ones in their rings."""
-    tasks = [Task(seat, (turn,), ((0,),)) for seat in range(num_agents)]
+    tasks = [TrainingTask(seat, (turn,), ((0,),)) for seat in range(num_agents)]
     with math_threads(entrant.threads):
         began = perf_counter()
-        learned = entrant.way.learn(tasks)
+        learned = entrant.runner.learn(tasks)
         if entrant.device != "cpu":
             torch.cuda.synchronize(entrant.device)
         spent = perf_counter() - began

@@ -18,9 +18,10 @@ import numpy as np
 import torch
 
 from senju.algorithms.learner import LearnerSetup
+from senju.algorithms.networks import SingleNetwork
 from senju.algorithms.ppo import PPO, PPOConfig
-from senju.algorithms.ppo_loss import Coefficients, Judge, Minibatch, judge_compiled, judge_reference
-from senju.backends.backend import Plan
+from senju.algorithms.ppo_loss import Coefficients, LossFunction, Minibatch, compiled_loss, reference_loss
+from senju.backends.plan import Plan, PolicyPlan
 from senju.backends.serial import Serial
 from senju.collect.slots import Rollout
 from senju.kernels import pack_legal
@@ -38,8 +39,9 @@ def make_learner(precision: str, is_fused: bool, is_compiled: bool) -> PPO:
     learner = PPO(model, PPOConfig(precision=precision), LearnerSetup(0, 1000))
     if not is_fused:
         learner.optimizer = torch.optim.Adam(model.parameters(), eps=1e-5, foreach=True)
+        learner.networks = (SingleNetwork(model, learner.optimizer),)
     if not is_compiled:
-        learner.judge = judge_reference
+        learner.loss = reference_loss
     return learner
 
 
@@ -93,18 +95,18 @@ def loss_milliseconds(num_actions: int, num_legal: int, repeats: int) -> dict[st
     batch, coefficients = Minibatch(*columns), Coefficients(0.2, 1.0, 0.01)
     times: dict[str, list[float]] = {"PyTorch": [], "compiled": []}
     for repeat in range(-2, repeats):
-        for name, judge in zip(times, (judge_reference, judge_compiled), strict=True):
+        for name, loss in zip(times, (reference_loss, compiled_loss), strict=True):
             logits = torch.zeros(2048, num_actions, requires_grad=True)
             values = torch.zeros(2048, requires_grad=True)
-            taken = 1e3 * seconds(partial(backward, judge, logits, values, batch, coefficients))
+            taken = 1e3 * seconds(partial(backward, loss, logits, values, batch, coefficients))
             if repeat >= 0:
                 times[name].append(taken)
     return times
 
 
-def backward(judge: Judge, *problem: Any) -> None:
-    """Judge, and send the gradient back."""
-    judge(*problem).backward()
+def backward(loss: LossFunction, *problem: Any) -> None:
+    """Compute the loss, and send the gradient back."""
+    loss(*problem).backward()
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -117,7 +119,16 @@ def seconds(work: Callable[[], object]) -> float:
 def collect() -> list[Rollout]:
     """One batch of real rollouts."""
     backend = Serial()
-    backend.start(Plan({"name": "connect_four"}, MODEL, 0, 1, 64, 128))
+    backend.start(
+        Plan(
+            game={"name": "connect_four"},
+            policies=(PolicyPlan(model=MODEL),),
+            seed=0,
+            num_shards=1,
+            games_per_shard=64,
+            rollout_steps=128,
+        )
+    )
     return backend.collect()
 
 

@@ -23,8 +23,8 @@ from torch import nn
 
 from benchmarks import bench_report as report
 from examples.own_world import MOVES, STATE_SIZE, Meadow, Model
+from senju.environments.environment import ParallelEnvironment
 from senju.machine import available_cores, math_threads
-from senju.training.environments.environment import ParallelEnvironment
 
 EPOCHS, COPIES, TURNS, WARM_UP = 20, 4, 100, 3
 ROUNDS, MOST_ROUNDS = 9, 14  # that count, and to choose them from

@@ -30,10 +30,10 @@ import bench_report as report
 
 from senju.backends.backend import Backend
 from senju.machine import available_cores, inspect_machine
-from senju.training.run_config import RunConfig
+from senju.runs.run_config import RunConfig
 from senju.trials.rig import Rig, backend_settings
 from senju.trials.scale import Scale, scaled_config
-from senju.trials.signals import processes_of, strike
+from senju.trials.signals import processes_of, send_signal
 from senju.trials.speed import Entrant, Results, Summary, entrants, race, summarise
 
 PARTS = ("cheap", "dear", "healing", "peers")
@@ -174,10 +174,10 @@ def start_seconds(team: Backend) -> float:
     """The time from asking for one more worker until it waits for work; it leaves again."""
     number = len(team.status().workers)
     began = perf_counter()
-    team.resize(number + 1)
+    team.team.resize(number + 1)
     wait_until(lambda: [worker.state for worker in team.status().workers[number:]] == ["waiting"])
     seconds = perf_counter() - began
-    team.resize(number)
+    team.team.resize(number)
     wait_until(lambda: len(team.status().workers) == number)
     return seconds
 
@@ -186,15 +186,15 @@ def heal(team: Backend, start: float) -> dict[str, float]:
     """The seconds of an undisturbed turn, of its rollouts, and of a turn in which one worker is killed."""
     wait_until(lambda: all(worker.state == "waiting" for worker in team.status().workers))
     team.collect()  # the first rollout of a new worker takes longer
-    team.take_activities(), team.take_events()
+    team.report()  # what happened until now
     undisturbed = turn_seconds(team)
-    rollouts = [activity.ended - activity.began for activity in team.take_activities()]
+    rollouts = [activity.ended - activity.began for activity in team.report().activities]
     killer = threading.Thread(target=kill_as_it_begins, args=(team,))
     killer.start()
     disturbed = turn_seconds(team)
     killer.join()
-    kinds = [event.kind for event in team.take_events()]
-    if kinds != ["replay"]:
+    kinds = [event.kind for event in team.report().events]
+    if kinds != ["worker_lost"]:
         raise RuntimeError(
             f"expected one worker to be killed while it played, and its rollout again: {kinds}"
         )
@@ -214,11 +214,11 @@ def kill_as_it_begins(team: Backend) -> None:
     playing: list[int] = []
 
     def somebody_plays() -> bool:
-        playing[:] = [pid for _, pid in processes_of(team.status(), ["playing"])]
+        playing[:] = processes_of(team.status(), ["playing"])
         return bool(playing)
 
     wait_until(somebody_plays, every=0.0005)
-    strike(playing[0], SIGKILL)
+    send_signal(playing[0], SIGKILL)
 
 
 def wait_until(condition: Callable[[], bool], every: float = 0.02) -> None:

@@ -23,10 +23,10 @@ import torch
 from senju.collect.slots import Slot
 from senju.games import make_game
 from senju.models import make_model
-from senju.models.weights import WeightBlock
+from senju.models.weights import WeightBlock, Weights
 from senju.opponents.pool import OpponentsConfig
+from senju.runs.run_config import resolve_config
 from senju.training.loop import Loop
-from senju.training.run_config import resolve_config
 
 GAME = "connect_four"
 IN_PLAY = OpponentsConfig().in_play
@@ -56,6 +56,7 @@ class Player:
 
     def __init__(self, case: Case, seed: int) -> None:
         self.case, self._version = case, 0
+        self._unpublished: dict[int, Weights] = {}  # of opponents, by place
         seating = {"seating": "opponents"} if case.snapshots else {}
         opponents = {
             "snapshot_interval": 1,
@@ -79,21 +80,21 @@ class Player:
             model = make_model(
                 loop.config.model, self._game.observation_shape, self._game.num_actions, number
             )
-            for place, weights in loop.pool.grow(number, WeightBlock(model).read()):
-                loop.backend.publish_opponent(place, weights)
+            self._unpublished |= loop.pool.grow(number, WeightBlock(model).read())
 
     def measure(self) -> None:
         """Play one rollout of all games."""
         loop = self._loop
         self._version += 1
         if loop.pool is not None:
-            weights, orders = loop.learner.weights(), loop.pool.orders(self._version, 0.0)
-            loop.backend.publish(weights, self._version, orders)
-        loop.backend.take_timings()
+            weights, orders = loop.learner.weights(), loop.pool.orders(self._version, (0.0,))
+            loop.backend.publish(weights, self._version, orders, self._unpublished)
+            self._unpublished = {}
+        loop.backend.report()
         began = process_time()
         rollouts = loop.collect()
         self.case.seconds.append((process_time() - began) / self._num_steps)
-        stages = loop.backend.take_timings()
+        stages = loop.backend.report().timings
         share = stages.get("opponents", 0.0) / sum(stages.values())
         self.case.opponents_seconds.append(self.case.seconds[-1] * share)
         self.case.batches.append(float(np.mean([_count_batches(rollout.data) for rollout in rollouts])))

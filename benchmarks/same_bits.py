@@ -25,14 +25,14 @@ from safetensors import safe_open
 
 import senju
 from senju.config import Settings, merged
-from senju.training.arena.round_robin import run_arena
-from senju.training.arena.tasks import ArenaSettings
-from senju.training.control import ask
-from senju.training.run import Run
-from senju.training.trainer import Listener, Progress
+from senju.evaluation.tournament.round_robin import run_tournament
+from senju.evaluation.tournament.tasks import TournamentSettings
+from senju.runs.control import ask
+from senju.runs.run import Run
+from senju.training.trainer import TrainingListener, TrainingProgress
 
 Fingerprint = dict[str, str]  # SHA-256 of each part
-TIMES = ("seconds", "per_second", "share", "time", "memory", "stage", "timing")
+TIMES = ("seconds", "per_second", "share", "time", "memory", "stage", "timing", "engine")
 
 QUIET: Settings = {"evaluation": {"interval": 1_000_000, "games": 4, "opponents": ["random"]}}
 PPO: dict[str, Settings] = {
@@ -70,7 +70,7 @@ WORLD: Settings = {
     "collect": {"seating": "independent", "num_games": 16, "games_per_shard": 8, "rollout_steps": 20},
     "model": {"name": "mlp", "hidden": [32]},
     "evaluation": {"interval": 1_000_000, "games": 4, "opponents": []},
-    "parallel": {"enabled": False},
+    "parallel": {"parallel_actions": False},
 }
 WORLD_DQN: Settings = {"name": "dqn", "batch_size": 32, "replay_size": 2_000, "learning_starts": 200}
 WORLD_PPO: Settings = {"name": "ppo", "minibatch_size": 160, "epochs": 1}
@@ -81,13 +81,13 @@ ALGORITHMS: dict[str, Settings] = {
 }
 
 
-class KillsWorkers(Listener):
+class KillsWorkers(TrainingListener):
     """Kills a worker in the middle of a run, a few times."""
 
     def __init__(self, run: Path) -> None:
         self._run = run
 
-    def on_update(self, progress: Progress) -> None:
+    def on_update(self, progress: TrainingProgress) -> None:
         """Every fourth time."""
         if progress.update % 4 == 2:
             for worker in ask(self._run, "status")["backend"]["workers"][:1]:
@@ -175,7 +175,9 @@ def cases(folder: Path) -> dict[str, Callable[[], Fingerprint]]:
     def arena() -> Fingerprint:
         run = train("arena", four, PPO["connect_four"], with_pool)
         players = [str(run.path), "random", "minimax:2"]
-        result = run_arena(run.game, players, folder / "table", ArenaSettings(games=8), num_workers=1)
+        result = run_tournament(
+            run.game, players, folder / "table", TournamentSettings(games=8), num_workers=1
+        )
         return {"result": _joined([json.dumps(result.as_dict()["pairs"], sort_keys=True)])}
 
     return found | {"with kills": killed, "resumed": resumed, "arena": arena}

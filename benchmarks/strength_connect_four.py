@@ -16,8 +16,8 @@ from typing import Any
 import bench_report as report
 
 import senju
-from senju.training.evaluation import play_match
-from senju.training.opponents import make_player
+from senju.evaluation.matches import play_match
+from senju.evaluation.opponents import make_player
 
 OPPONENTS = ("random", "minimax:2", "minimax:4", "perfect")
 

@@ -18,7 +18,7 @@ import numpy as np
 
 import senju
 from senju.config import Settings
-from senju.training.agent import Agent
+from senju.runs.agent import Agent
 from tests.training.solved import solved_values, walk
 
 OPPONENTS = ("random", "minimax:2", "minimax:4", "perfect")

@@ -16,11 +16,11 @@ from typing import Any
 import bench_report as report
 
 import senju
+from senju.evaluation.matches import play_match
+from senju.evaluation.opponents import make_player
+from senju.evaluation.search_player import SearchPlayer
+from senju.runs.run import Run
 from senju.search.settings import SearchConfig
-from senju.training.evaluation import play_match
-from senju.training.opponents import make_player
-from senju.training.run import Run
-from senju.training.search_player import SearchPlayer
 
 SEARCHED = "search against the bare policy"
 

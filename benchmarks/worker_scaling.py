@@ -30,7 +30,7 @@ from fleet import Fleet
 from senju.config import Settings
 from senju.machine import available_cores, inspect_machine, math_threads
 from senju.memory import keep_freed_memory
-from senju.training.run_config import RunConfig
+from senju.runs.run_config import RunConfig
 from senju.trials.rig import SERIAL, Rig, backend_settings
 from senju.trials.scale import Scale, scaled_config
 from senju.trials.speed import at_rest

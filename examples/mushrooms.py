@@ -13,7 +13,18 @@ from pydantic import Field
 
 import senju
 from senju.config import Part
-from senju.games.gridworld import MOVES, NOTHING, Action, Beam, Gridworld, Kind, Rules, Scatter, Spawn, View
+from senju.games.gridworld import (
+    MOVES,
+    NOTHING,
+    Action,
+    Beam,
+    CellKind,
+    Gridworld,
+    Scatter,
+    Spawn,
+    View,
+    WorldRules,
+)
 
 FOREST = """
 ###############
@@ -45,20 +56,20 @@ class Mushrooms(Gridworld):
     name = "mushrooms"
     Config = MushroomsConfig
 
-    def rules(self, config: MushroomsConfig) -> Rules:
+    def rules(self, config: MushroomsConfig) -> WorldRules:
         """The forest that these settings ask for."""
-        return Rules(
+        return WorldRules(
             num_agents=config.num_agents,
             max_turns=config.max_turns,
             map=FOREST,
             kinds=(
-                Kind("wall", "#", "#4a4a4a", value=-0.1, is_passable=False, stops_beams=True),
-                Kind("tree", "T", "#1b5e20", is_passable=False, stops_beams=True),
-                Kind("moss", ",", "#a5d6a7"),
-                Kind("mushroom", "m", "#a1673b", value=1.0, leaves="moss"),
-                Kind("toadstool", "t", "#d32f2f", value=-1.0, leaves="moss"),
-                Kind("bramble", "b", "#6d4c7d", value=-0.5, is_passable=False),
-                Kind("nut", "n", "#ffb300", value=2.0, leaves=NOTHING, layer=1),
+                CellKind("wall", "#", "#4a4a4a", value=-0.1, is_passable=False, stops_beams=True),
+                CellKind("tree", "T", "#1b5e20", is_passable=False, stops_beams=True),
+                CellKind("moss", ",", "#a5d6a7"),
+                CellKind("mushroom", "m", "#a1673b", value=1.0, leaves="moss"),
+                CellKind("toadstool", "t", "#d32f2f", value=-1.0, leaves="moss"),
+                CellKind("bramble", "b", "#6d4c7d", value=-0.5, is_passable=False),
+                CellKind("nut", "n", "#ffb300", value=2.0, leaves=NOTHING, layer=1),
             ),
             actions=(*MOVES, Action("strike", beam="stick"), Action("wait")),
             beams=(STICK,),
@@ -98,7 +109,7 @@ def train(run: Path | None = None) -> senju.Run:
             "minibatch_size": 800,
             "learning_rate": 0.003,
             "entropy_coefficient": 0.02,
-            "discount": 0.95,
+            "gamma": 0.95,
         },
         evaluation={"interval": 0, "opponents": []},  # once, at the end
         threads=1,

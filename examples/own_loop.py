@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 import senju
+from senju.evaluation.matches import play_match
 from senju.opponents.players import RandomPlayer
-from senju.training.evaluation import play_match
 
 UPDATES = 500
 LEARNING_RATE, ENTROPY_BONUS = 0.005, 0.3
@@ -35,7 +35,7 @@ def loss_of(model: senju.Model, batch: senju.Experiences, num_actions: int) -> T
 def score_against_random(game: senju.Game, model: senju.Model) -> float:
     """The share of 400 games that the network's best moves win, draws counting half."""
     player = senju.Agent(game, copy.deepcopy(model), "own loop").player()  # a copy: an agent does not learn
-    return play_match(game, player, RandomPlayer(), num_games=400).score
+    return play_match(game, player, RandomPlayer(), num_games=400).score.mean
 
 
 def train(updates: int = UPDATES, backend: str = "processes") -> tuple[float, float]:

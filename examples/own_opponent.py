@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import senju
+from senju.evaluation.matches import play_match
 from senju.games.tic_tac_toe import LINES
 from senju.opponents.functions import FunctionPlayer
-from senju.training.evaluation import play_match
 
 EPISODES = 6_000
 
@@ -48,7 +48,7 @@ def train(episodes: int = EPISODES, num_workers: int = 2, run: Path | None = Non
 def score_against_finisher(agent: senju.Agent) -> float:
     """The share of 400 games that the agent's best moves win, draws counting half."""
     opponent = FunctionPlayer(agent.game, finisher, "finisher")
-    return play_match(agent.game, agent.player(), opponent, num_games=400).score
+    return play_match(agent.game, agent.player(), opponent, num_games=400).score.mean
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Arguments of senju's functions, checked where they come in: a wrong one is named by a ConfigError."""
+"""Checks of users' arguments, which raise ConfigError with the argument's name."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ MOST = 2**63 - 1
 
 
 def is_whole(value: Any, low: int, high: int = MOST) -> bool:
-    """Whether it is a whole number within bounds; a truth value is none.
+    """Whether a value is an integer within bounds; a bool is not.
 
     >>> is_whole(3, 1), is_whole(0, 1), is_whole(1.5, 1), is_whole(True, 1), is_whole("3", 1)
     (True, False, False, False, False)
@@ -22,13 +22,13 @@ def is_whole(value: Any, low: int, high: int = MOST) -> bool:
 
 
 def require_seed(seed: Any) -> None:
-    """Refuse what random numbers cannot begin with."""
+    """Refuse an invalid random seed."""
     if not is_whole(seed, 0):
         raise ConfigError(f"seed={shown(seed)}: expected a whole number from 0 to 2**63 - 1")
 
 
 def as_path(name: str, value: Any) -> Path:
-    """A folder or file that an argument names."""
+    """An argument as a path."""
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(path, str) or "\0" in path:
         raise ConfigError(f"{name}={shown(value)}: expected a path as text or as a pathlib.Path")
@@ -36,7 +36,7 @@ def as_path(name: str, value: Any) -> Path:
 
 
 def require_listener(listener: Any, kind: type) -> None:
-    """Refuse a listener that lacks one of the methods that will be called."""
+    """Refuse a listener that lacks one of the `on_…` methods."""
     for name in vars(kind):
         if listener is not None and name.startswith("on_") and not callable(getattr(listener, name, None)):
             raise ConfigError(

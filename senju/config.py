@@ -4,30 +4,31 @@ import difflib
 import reprlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from senju.errors import ConfigError
 from senju.safe_yaml import MOST_DEPTH, load_yaml, read_bounded
 
 Settings = dict[str, Any]
+Share = Annotated[float, Field(ge=0, le=1)]
 
-MOST_SECONDS = 10**6  # of a timeout; poll() takes no more than 2**31 milliseconds
-_MOST_PROBLEMS = 10  # that one message names
-_MOST_BITS = 1000  # of a number that a message shows
+MOST_SECONDS = 10**6  # of a timeout; poll() takes at most 2**31 milliseconds
+_MOST_PROBLEMS = 10  # in one message
+_MOST_BITS = 1000  # of a number in a message
 
 
 class Part(BaseModel):
-    """The settings of one part of a run: fixed once made, and closed to unknown keys."""
+    """The settings of one part of a run: immutable, and unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     @field_validator("*")
     @classmethod
     def _fits_64_bits(cls, value: Any) -> Any:
-        """No number is larger than what arrays, files and other processes take."""
+        """Refuse numbers that do not fit into arrays, files and messages."""
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise ValueError("Input should be a number of at most 64 bits")
         return value
@@ -37,22 +38,22 @@ PartT = TypeVar("PartT", bound=Part)
 
 
 class _Shown(reprlib.Repr):
-    """Values in messages: cut where they are long or deep."""
+    """Values for messages: shortened if long or deeply nested."""
 
     def __init__(self) -> None:
         super().__init__()
         self.maxstring = self.maxother = self.maxlong = 200
         self.maxlist = self.maxtuple = self.maxdict = self.maxset = self.maxfrozenset = 20
 
-    def repr_int(self, x: int, level: int) -> str:  # Python writes no number of over 4,300 digits
+    def repr_int(self, x: int, level: int) -> str:  # Python refuses to print more than 4,300 digits
         return repr(x) if x.bit_length() <= _MOST_BITS else f"a number of {x.bit_length()} bits"
 
 
-shown = _Shown().repr  # a value in a message
+shown = _Shown().repr  # a value as text for a message
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint that names the known word nearest to `word`, or all of them.
+    """A hint with the known word most similar to `word`, or with all of them.
 
     >>> nearest("conect_four", ["connect_four", "tic_tac_toe"])
     "did you mean 'connect_four'?"
@@ -65,7 +66,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def validated(part: type[PartT], settings: Mapping[str, Any], where: str = "") -> PartT:
-    """A part filled with `settings`, or a ConfigError that says what is wrong with each of them."""
+    """A part filled with `settings`; raises ConfigError with a reason for each wrong setting."""
     try:
         return part.model_validate(dict(settings))
     except ValidationError as error:
@@ -82,9 +83,9 @@ def _explain(part: type[Part], problem: Any, where: str) -> str:
         known = _fields_at(part, location[:-1])
         return f"unknown setting {key!r}; {nearest(location[-1], known)}"
     if problem["type"] == "missing":
-        return f"{key} is needed, and was not given"
+        return f"{key} is required"
     inner = problem.get("ctx", {}).get("error")
-    if isinstance(inner, ConfigError):  # raised by one of our own validators: says it all
+    if isinstance(inner, ConfigError):  # raised by one of our own validators: it is complete
         return str(inner)
     message = problem["msg"].removeprefix("Value error, ")
     return f"{key}={shown(problem['input'])}: {message[0].lower()}{message[1:]}"
@@ -95,7 +96,7 @@ def _fields_at(part: type[Part], location: list[str]) -> Iterable[str]:
     for key in location:
         if isinstance(inner, type) and issubclass(inner, Part):
             inner = inner.model_fields[key].annotation if key in inner.model_fields else None
-        else:  # a dictionary of parts: any key leads to one
+        else:  # a dictionary of parts, with any keys
             inner = get_args(inner)[-1] if get_origin(inner) is dict else None
     return inner.model_fields if isinstance(inner, type) and issubclass(inner, Part) else []
 
@@ -108,7 +109,7 @@ def read_yaml(path: Path) -> Settings:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid YAML for settings: {error}") from None
-    except ValueError as error:  # of a path with a NUL
+    except ValueError as error:  # a path with a NUL
         raise ConfigError(f"cannot read {str(path)!r}: {error}") from None
     if content is None:
         return {}
@@ -141,11 +142,11 @@ def _parse_value(value: str, whole: str) -> Any:
 
 
 def merged(*layers: Mapping[str, Any]) -> Settings:
-    """Nested settings laid over each other; later layers win.
+    """Nested settings merged in order; later layers win.
 
-    A word stands for the part it names: `model: resnet` is `model: {name: resnet}`. A layer that
-    names another part than the one below replaces it whole, since the old part's settings mean
-    nothing to the new one. A number as a key is the text that it is written as: seat 1 is `seats.1`.
+    A string is short for a part's name: `model: resnet` is `model: {name: resnet}`. A layer with another
+    name replaces the whole part, since the old part's settings do not apply to the new one. Keys that are
+    numbers become strings: seat 1 is `seats.1`.
 
     >>> merged({"model": "mlp"}, {"model": {"hidden": [64]}})
     {'model': {'name': 'mlp', 'hidden': [64]}}
@@ -154,12 +155,14 @@ def merged(*layers: Mapping[str, Any]) -> Settings:
 
 
 def _merged(layers: Iterable[Mapping[str, Any]], depth: int) -> Settings:
-    if depth > 2 * MOST_DEPTH:  # a path and the value that is set there
-        raise ConfigError(f"settings are nested more than {2 * MOST_DEPTH} levels deep, or hold themselves")
+    if depth > 2 * MOST_DEPTH:  # a path plus a nested value
+        raise ConfigError(
+            f"settings are nested more than {2 * MOST_DEPTH} levels deep, or contain themselves"
+        )
     result: Settings = {}
     for layer in layers:
         for key, value in layer.items():
-            # YAML and Python may number seats, a path on the command line cannot
+            # seats are numbers in YAML and Python, but text in a path on the command line
             name = str(key) if isinstance(key, str) else shown(key)
             result[name] = _laid_over(result.get(name), value, depth)
     return result

@@ -1,12 +1,12 @@
-"""Divisors of a product, found by its factors: quick where a search through all numbers would take hours."""
+"""Divisors of a product, found from its factors, so that large products are fast."""
 
 from collections.abc import Sequence
 
 
 def divisors(factors: Sequence[int]) -> list[int]:
-    """All divisors of the product of some positive numbers, in order.
+    """All divisors of the product of some positive numbers, in ascending order.
 
-    It takes the square roots of the factors, not of their product.
+    Takes time proportional to the square roots of the factors, not of their product.
 
     >>> divisors([4, 6])
     [1, 2, 3, 4, 6, 8, 12, 24]
@@ -22,7 +22,7 @@ def divisors(factors: Sequence[int]) -> list[int]:
 
 
 def _primes(number: int) -> list[int]:
-    """The prime factors of a number, each as often as it divides it."""
+    """The prime factors of a number, with repetitions."""
     primes, candidate = [], 2
     while candidate * candidate <= number:
         while number % candidate == 0:

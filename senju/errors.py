@@ -1,20 +1,20 @@
-"""Every error senju raises on purpose; each class says when."""
+"""Every error that senju raises on purpose; each class says when."""
 
 
 class SenjuError(Exception):
-    """The parent of all of senju's own errors."""
+    """The base class of senju's errors."""
 
 
 class ConfigError(SenjuError, ValueError):
-    """A setting is unknown, out of bounds, or does not fit the others."""
+    """A setting is unknown, out of bounds, or inconsistent with the others."""
 
 
 class UnknownNameError(ConfigError):
-    """A game, model, algorithm, backend or player is asked for by a name nobody registered."""
+    """A game, model, algorithm, backend or player has an unknown name."""
 
 
 class GameContractError(SenjuError, ValueError):
-    """A game breaks the Game contract; raised by `check_game` and by whatever notices first."""
+    """A game breaks the Game contract; raised by `check_game`, or by code that notices it first."""
 
 
 class IllegalActionError(SenjuError, ValueError):
@@ -22,39 +22,39 @@ class IllegalActionError(SenjuError, ValueError):
 
 
 class IllegalPositionError(SenjuError, ValueError):
-    """A position cannot arise in its game, or lies outside what a solver accepts."""
+    """A position is impossible in its game, or outside a solver's range."""
 
 
 class NoLegalActionError(SenjuError, RuntimeError):
-    """A choice is asked for in a row whose legal mask is empty."""
+    """A row has no legal action to choose from."""
 
 
 class ModelError(SenjuError, RuntimeError):
-    """A model has the wrong shape, cannot be built, or gives numbers that are not finite."""
+    """A model has the wrong shape, cannot be built, or returns numbers that are not finite."""
 
 
 class CheckpointError(SenjuError, RuntimeError):
-    """A checkpoint is missing, damaged, of another game, or of a newer format."""
+    """A checkpoint is missing, damaged, for another game, or in another format."""
 
 
 class RunFolderError(SenjuError, RuntimeError):
-    """A run folder exists already, is not one, or cannot be written."""
+    """A run folder already exists, is not a run folder, or cannot be written."""
 
 
 class TrustError(SenjuError, RuntimeError):
-    """A run or another file names code that is not installed, and the user has not agreed to load it."""
+    """A run or another file names code that is not installed, and that the user has not agreed to load."""
 
 
 class WorkerError(SenjuError, RuntimeError):
-    """Workers failed in a way that cannot be healed; says which, where, and how to reproduce it."""
+    """Workers failed in a way that cannot be repaired; the message says how to reproduce it."""
 
 
 class ControlError(SenjuError, RuntimeError):
-    """A running run cannot be reached from here, or refuses what it is asked."""
+    """A running run cannot be reached, or refuses a command."""
 
 
 class OpponentError(SenjuError, RuntimeError):
-    """An opponent raises, or answers with something that is no legal move."""
+    """An opponent raises an error, or returns an illegal move."""
 
 
 class OutputError(SenjuError, RuntimeError):

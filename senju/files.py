@@ -1,8 +1,8 @@
-"""Files in a folder of ours: opened, replaced and removed there, and never through a link to elsewhere.
+"""File operations that never follow links out of a folder.
 
-`root` is the folder that nothing may lead out of; without it, the file's own folder. The root itself may be
-reached by a link. Below it every folder is opened by its name in the one before, so that a link is refused
-even where it appears meanwhile.
+All paths must stay below `root`; by default, the file's own folder. The root itself may be reached by a link.
+Below it, each folder is opened relative to its parent's descriptor, so that a link is refused even if it
+appears in between.
 """
 
 import contextlib
@@ -17,25 +17,25 @@ from pathlib import Path
 DESCRIPTORS = Path("/proc/self/fd")  # of Linux: open files as paths
 UNFINISHED = ".unfinished-"
 _IN_PLACE = os.O_NOFOLLOW | os.O_CLOEXEC
-_WITHOUT_WAITING = os.O_NONBLOCK | os.O_NOCTTY  # a named pipe would keep us until its other end is opened
+_WITHOUT_WAITING = os.O_NONBLOCK | os.O_NOCTTY  # opening a named pipe would block until its other end opens
 
 Bytes = bytes | memoryview
 
 
 def describe_os_error(error: OSError) -> str:
-    """What went wrong with a file, in words."""
+    """The reason of an OSError, for a message."""
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     return "the disk is full" if is_full else (error.strerror or str(error))
 
 
 def encoded(text: str) -> bytes:
-    """Text as UTF-8; bytes of a path that are none become escapes, which JSON reads back."""
+    """Text as UTF-8; bytes of a path that are not UTF-8 become escapes, which JSON reads back."""
     return text.encode(errors="backslashreplace")
 
 
 @contextmanager
 def opened_folder(folder: Path, root: Path, make: bool = False) -> Iterator[int]:
-    """A descriptor of a folder at or below `root`; with `make`, folders that are missing are made."""
+    """A descriptor of a folder at or below `root`; with `make`, missing folders are created."""
     names = folder.relative_to(root).parts
     assert ".." not in names, f"{folder} leads out of {root}"
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -54,20 +54,20 @@ def opened_folder(folder: Path, root: Path, make: bool = False) -> Iterator[int]
 
 
 def _refuse_link(name: str, descriptor: int, path: Path) -> None:
-    """OSError where there is a link; missing is fine."""
+    """Raise OSError if the name is a link."""
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISLNK(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
             raise link_error(path)
 
 
 def link_error(path: Path) -> OSError:
-    """The refusal of a link."""
-    what = f"{path.name} is a symbolic link, and none is followed here; put what it points to in its place"
+    """The error for a link."""
+    what = f"{path.name} is a symbolic link, which is not followed; replace it with a copy of its target"
     return OSError(errno.ELOOP, what, str(path))
 
 
 def find_link(folder: Path, names: Iterable[str]) -> Path | None:
-    """A link among these files and folders of a folder, or anywhere in the latter."""
+    """A symbolic link among these files and folders of a folder, or inside these folders."""
     for path in (folder / name for name in names):
         if path.is_symlink():
             return path
@@ -79,9 +79,9 @@ def find_link(folder: Path, names: Iterable[str]) -> Path | None:
 
 
 def open_file(path: Path, flags: int, root: Path | None = None) -> int:
-    """A descriptor of a regular file; anything else is refused, a link too, and never waited for.
+    """A descriptor of a regular file; links and other kinds of files are refused without waiting.
 
-    To write, a file that has a second name is refused as well: that name may lie anywhere.
+    For writing, a file with a hard link is refused too: its other name may be anywhere.
     """
     with opened_folder(path.parent, root or path.parent) as folder:
         _refuse_link(path.name, folder, path)
@@ -92,7 +92,7 @@ def open_file(path: Path, flags: int, root: Path | None = None) -> int:
         raise OSError(errno.EINVAL, f"{path.name} is not a regular file", str(path))
     if flags & (os.O_WRONLY | os.O_RDWR) and about.st_nlink > 1:
         os.close(descriptor)
-        what = f"{path.name} has another name elsewhere (a hard link); put a copy in its place"
+        what = f"{path.name} has a hard link elsewhere; replace it with a copy"
         raise OSError(errno.EMLINK, what, str(path))
     return descriptor
 
@@ -104,7 +104,7 @@ def read_file(path: Path, root: Path | None = None) -> bytes:
 
 
 def is_there(path: Path, root: Path | None = None) -> bool:
-    """Whether there is a file or folder of that name; OSError where it is a link."""
+    """Whether a file or folder exists; raises OSError if it is a link."""
     with opened_folder(path.parent, root or path.parent) as folder:
         _refuse_link(path.name, folder, path)
         try:
@@ -115,7 +115,7 @@ def is_there(path: Path, root: Path | None = None) -> bool:
 
 
 def names_in(folder: Path, root: Path) -> list[str]:
-    """What lies in a folder; nothing where there is none."""
+    """The names in a folder; none if it does not exist."""
     try:
         with opened_folder(folder, root) as descriptor:
             return os.listdir(descriptor)
@@ -124,13 +124,13 @@ def names_in(folder: Path, root: Path) -> list[str]:
 
 
 def make_folder(folder: Path, root: Path) -> None:
-    """Make a folder and those around it, as far as they are missing."""
+    """Create a folder and its missing parents."""
     with opened_folder(folder, root, make=True):
         pass
 
 
 def write_durably(path: Path, data: Iterable[Bytes], root: Path | None = None) -> None:
-    """Write a new file in pieces, in place of one that is there, and wait until it is on the disk."""
+    """Write a new file in pieces, replacing an old one, and wait until it is on the disk."""
     if is_there(path, root):
         remove_file(path, root)
     with open(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, root), "wb") as file:
@@ -141,10 +141,10 @@ def write_durably(path: Path, data: Iterable[Bytes], root: Path | None = None) -
 
 
 def replace_durably(path: Path, data: bytes | Iterable[Bytes], root: Path | None = None) -> None:
-    """Replace a file so that a reader, or a crash, sees the old content or the new, never a part."""
+    """Replace a file atomically: a reader, also after a crash, sees the old content or the new."""
     beside = path.with_name(f"{UNFINISHED}{path.name}")
     try:
-        is_there(path, root)  # which refuses a link
+        is_there(path, root)  # refuses a link
         write_durably(beside, [data] if isinstance(data, bytes) else data, root)
         rename(beside, path.name, root)
     except OSError:
@@ -154,25 +154,25 @@ def replace_durably(path: Path, data: bytes | Iterable[Bytes], root: Path | None
 
 
 def rename(path: Path, name: str, root: Path | None = None) -> None:
-    """Give a file or folder another name in its folder."""
+    """Rename a file or folder within its folder."""
     with opened_folder(path.parent, root or path.parent) as folder:
         os.rename(path.name, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def remove_file(path: Path, root: Path | None = None) -> None:
-    """Remove a file; a link goes itself, and what it points to stays."""
+    """Remove a file; of a link, the link itself."""
     with opened_folder(path.parent, root or path.parent) as folder:
         os.unlink(path.name, dir_fd=folder)
 
 
 def remove_tree(path: Path, root: Path | None = None) -> None:
-    """Remove a folder with all that is in it; links in it go themselves, and what they point to stays."""
+    """Remove a folder with its content; of links in it, the links themselves."""
     with opened_folder(path.parent, root or path.parent) as folder:
         _refuse_link(path.name, folder, path)
         shutil.rmtree(path.name, dir_fd=folder)
 
 
 def sync_folder(folder: Path, root: Path | None = None) -> None:
-    """Wait until the names in a folder are on the disk."""
+    """Wait until a folder's entries are on the disk."""
     with opened_folder(folder, root or folder) as descriptor:
         os.fsync(descriptor)

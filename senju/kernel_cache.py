@@ -1,8 +1,7 @@
-"""Compiled code on disk. It is used again only where everything that was compiled into it is the same.
+"""A disk cache of compiled kernels, keyed by everything that is compiled into them.
 
-Numba's own disk cache notices only edits of the file that the kernel is in. Here the key is a fingerprint
-of all that is compiled into it (`senju.kernel_fingerprint`). A kernel that has none is compiled at each
-start instead.
+Numba's own disk cache notices only edits of the kernel's own file. Here the key is a fingerprint of all code
+and constants (`senju.kernel_fingerprint`). A kernel without a fingerprint is compiled at each start.
 """
 
 import contextlib
@@ -27,19 +26,19 @@ from senju.kernel_fingerprint import NotComparableError, fingerprint, type_text
 
 logger = logging.getLogger(__name__)
 
-_CODE_OPTIONS = ("BOUNDSCHECK", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE")  # of Numba, which change the code
-_MOST_VERSIONS = 16  # of one kernel that are kept, counting each set of argument types
+_CODE_OPTIONS = ("BOUNDSCHECK", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE")  # Numba's, which change the code
+_MOST_VERSIONS = 16  # kept of one kernel, counting each set of argument types
 
 
 def kernel_cache_folder() -> Path:
-    """Where compiled code is kept: in `cache_root`, keyed by the code that makes the keys."""
+    """The cache folder in `cache_root`, named after the code that computes the keys."""
     files = Path(__file__), Path(kernel_fingerprint.__file__)
     key = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
     return cache_root() / f"kernels-{key}"
 
 
 def cache_root() -> Path:
-    """`SENJU_CACHE` or `~/.cache/senju`; FileNotFoundError where this user has no home folder."""
+    """`SENJU_CACHE` or `~/.cache/senju`; raises FileNotFoundError if the user has no home folder."""
     root = os.environ.get("SENJU_CACHE") or os.path.expanduser("~/.cache/senju")
     if root.startswith("~/"):
         raise FileNotFoundError(errno.ENOENT, "no home folder is known; set HOME or SENJU_CACHE", root)
@@ -47,20 +46,20 @@ def cache_root() -> Path:
 
 
 def usable_cache_folder() -> str | None:
-    """That folder, made if need be; None, with a warning, where it cannot be written."""
+    """The cache folder, created if missing; None, with a warning, if it cannot be written."""
     try:
         folder = kernel_cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
     except OSError as error:
-        logger.warning("compiled code cannot be kept on disk (%s); every start compiles anew", error)
+        logger.warning("compiled code cannot be cached on disk (%s); every start compiles it again", error)
         return None
     return str(folder)
 
 
 class KernelCache(_Cache):  # type: ignore[misc]  # numba has no types
-    """The compiled versions of one kernel on disk, each in files that are named by its fingerprint."""
+    """The compiled versions of one kernel on disk, in files named by their fingerprints."""
 
     uses_fingerprints = True
 
@@ -74,11 +73,10 @@ class KernelCache(_Cache):  # type: ignore[misc]  # numba has no types
 
     @property
     def cache_path(self) -> str:
-        """The folder of the files."""
         return str(self._folder)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The code for these argument types; None where it is not on disk."""
+        """The code for these argument types; None if it is not on disk."""
         target_context.refresh()
         key = self._key(sig, target_context.codegen())
         if key is None:
@@ -87,19 +85,18 @@ class KernelCache(_Cache):  # type: ignore[misc]  # numba has no types
             payload = self._file(key).load(key)
             return None if payload is None else CompileResult._rebuild(target_context, *payload)
         except Exception as error:  # noqa: BLE001  # damaged files can raise anything
-            logger.warning("%s is compiled anew: its file in %s is damaged", self._name, self._folder)
+            logger.warning("%s is compiled again: its file in %s is damaged", self._name, self._folder)
             logger.debug("%r", error)
             with contextlib.suppress(OSError):
-                self._file(key).flush()  # an empty index, in place of one that may not be readable
+                self._file(key).flush()  # writes an empty index over one that may be unreadable
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep newly compiled code, and remove the oldest versions of the same kernel."""
+        """Save newly compiled code, and remove the oldest versions of the same kernel."""
         is_lifted = any(not lifted.can_cache for lifted in data.lifted)
         key = self._key(sig, data.codegen)
-        if (
-            key is None or is_lifted or data.library.has_dynamic_globals
-        ):  # as large arrays, whose address is in it
+        # dynamic globals: large arrays, whose address is in the code
+        if key is None or is_lifted or data.library.has_dynamic_globals:
             return
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -107,7 +104,7 @@ class KernelCache(_Cache):  # type: ignore[misc]  # numba has no types
             self._remove_old()
         except OSError as error:
             logger.warning(
-                "%s cannot be kept on disk (%s); the next start compiles it anew", self._name, error
+                "%s cannot be cached on disk (%s); the next start compiles it again", self._name, error
             )
 
     def enable(self) -> None:
@@ -117,10 +114,10 @@ class KernelCache(_Cache):  # type: ignore[misc]  # numba has no types
         """It cannot be disabled."""
 
     def flush(self) -> None:
-        """Versions are told apart by their names: none is out of date."""
+        """Do nothing: versions have different names, so none is out of date."""
 
     def _key(self, sig: Any, codegen: Any) -> str | None:
-        """The name of the version for these types; None where the kernel cannot be compared."""
+        """The name of the version for these types; None if the kernel has no fingerprint."""
         versions = (numba.__version__, sys.implementation.cache_tag, codegen.magic_tuple())
         options = [getattr(numba_config, name) for name in _CODE_OPTIONS]
         arguments, result = normalize_signature(sig)

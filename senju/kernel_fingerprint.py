@@ -1,8 +1,8 @@
-"""A fingerprint of a kernel: equal only where everything that is compiled into it is the same.
+"""A kernel's fingerprint: equal only if everything that is compiled into it is the same.
 
 Numba copies constants and other kernels into a kernel's machine code. The fingerprint therefore covers the
-kernel's bytecode, the values of all constants that it uses, and all kernels that it calls, recursively. It
-does not matter in which file a constant is defined, or whether it comes from a file at all.
+kernel's bytecode, the values of all constants that it uses, and all kernels that it calls, recursively,
+whichever file they come from.
 """
 
 import dis
@@ -29,30 +29,24 @@ from numba.core.typing.templates import builtin_registry
 Function = Callable[..., Any]
 
 _PACKAGE = Path(__file__).resolve().parent
-_KNOWN_MODULES = (
-    "builtins",
-    "math",
-    "cmath",
-    "_operator",
-    "numpy",
-    "numba",
-)  # whose functions Numba compiles
-_ADDRESS = " at 0x"  # in the text of a type that is another one in each process
-# of Python's bytecode
+# modules whose functions Numba compiles
+_KNOWN_MODULES = ("builtins", "math", "cmath", "_operator", "numpy", "numba")
+_ADDRESS = " at 0x"  # in the text of a type that differs between processes
+# instructions of Python's bytecode
 _READ_GLOBAL, _READ_FREE = ("LOAD_GLOBAL", "LOAD_NAME"), ("LOAD_DEREF", "LOAD_CLASSDEREF")
 _READ_ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
 _MISSING = object()
 
 
 class NotComparableError(Exception):
-    """A kernel uses something whose value cannot be compared with that of another process."""
+    """A kernel uses an object that cannot be compared with that of another process."""
 
 
 def fingerprint(dispatcher: Any) -> str:
-    """Changes with anything that is compiled into a kernel; NotComparableError where that is not known."""
+    """A hash of everything that is compiled into a kernel; raises NotComparableError if that is unknown."""
     digest = hashlib.sha256()
     overloads = _Overloads()
-    found = [dispatcher]  # in the order in which they are met; grows below
+    found = [dispatcher]  # in the order of discovery; grows below
     for kernel in found:
         description = _Description(kernel, overloads)
         for called in description.kernels:
@@ -64,7 +58,7 @@ def fingerprint(dispatcher: Any) -> str:
 
 
 def type_text(kind: Any) -> str:
-    """An argument's type as a text that says all that compiled code depends on."""
+    """An argument's type as text, with everything that compiled code depends on."""
     if isinstance(kind, types.BaseNamedTuple):
         return f"{_found_class(kind.instance_class)} {kind.fields} {[type_text(inner) for inner in kind]}"
     if isinstance(kind, types.BaseTuple):
@@ -77,7 +71,7 @@ def type_text(kind: Any) -> str:
 
 
 class _Overloads:
-    """Code that `numba.extending` gave to functions, operators and attributes. It cannot be compared."""
+    """Functions, operators and attributes with overloads by `numba.extending`, which cannot be compared."""
 
     def __init__(self) -> None:
         functions = [(value, kind.templates) for value, kind in builtin_registry.globals]
@@ -88,17 +82,16 @@ class _Overloads:
         modules = {
             "" if isinstance(value, str) else getattr(value, "__module__", None) for value in self._functions
         }
-        self._has_operators = not modules.isdisjoint(
-            ("", "_operator", "builtins")
-        )  # used without their names
+        # operators are used without their names
+        self._has_operators = not modules.isdisjoint(("", "_operator", "builtins"))
 
     def refuse(self, value: Any) -> None:
-        """Refuse a function that has some."""
+        """Refuse a function with overloads."""
         if any(value is function for function in self._functions):
             raise NotComparableError(f"{value} has overloads")
 
     def refuse_code(self, names: frozenset[str]) -> None:
-        """Refuse names of attributes that have some, even of another type; all code where operators have."""
+        """Refuse attribute names with overloads for any type; refuse all code if operators have overloads."""
         if self._has_operators:
             raise NotComparableError("operators have overloads")
         if found := self._attributes & names:
@@ -110,20 +103,20 @@ def _is_foreign(template: Any) -> bool:
 
 
 def _is_of_others(function: Any) -> bool:
-    module = getattr(function, "__module__", None)  # Numba makes some by itself, of no module
+    module = getattr(function, "__module__", None)  # None for functions that Numba generates
     return module is not None and module.partition(".")[0] not in ("numba", "senju")
 
 
 class _Read(NamedTuple):
-    """A name that bytecode reads from outside of a function, and the attributes that it reads of that."""
+    """A name that bytecode reads from outside of a function, and the attributes that it reads of it."""
 
     name: str
-    is_global: bool  # otherwise a variable of an enclosing function
+    is_global: bool  # False: a variable of an enclosing function
     attributes: tuple[str, ...]
 
 
 class _Code(NamedTuple):
-    """What a function does, as text, and what it reads from outside."""
+    """A function's bytecode as text, and the names that it reads from outside."""
 
     text: str
     names: frozenset[str]
@@ -131,7 +124,7 @@ class _Code(NamedTuple):
 
     @classmethod
     def of(cls, code: CodeType) -> "_Code":
-        """Of a code object, with all inner ones."""
+        """Describe a code object, with all inner ones."""
         about = code.co_firstlineno, code.co_argcount, code.co_kwonlyargcount, code.co_flags
         names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
         values = _Values(None)
@@ -160,10 +153,10 @@ def _reads_attribute(instruction: dis.Instruction) -> bool:
     return instruction.opname in _READ_ATTRIBUTE
 
 
-# Each kernel as it was when its code was first loaded or compiled, or None if it could not be compared then.
-# Where a program changes a constant later, compiled code with either value may exist in this process.
+# Each kernel as it was when it was first loaded or compiled, or None if it could not be compared then.
+# If a program changes a constant later, compiled code with either value may exist in this process.
 _first_seen: "WeakKeyDictionary[Function, tuple[str, list[Function]] | None]" = WeakKeyDictionary()
-_codes: "WeakKeyDictionary[Function, _Code]" = WeakKeyDictionary()  # of functions that were read before
+_codes: "WeakKeyDictionary[Function, _Code]" = WeakKeyDictionary()  # a cache
 
 
 class _Description:
@@ -197,7 +190,7 @@ class _Description:
         return "\n".join([repr(source), repr(options), code.text, *texts])
 
     def _read(self, read: _Read) -> Any:
-        """What a name stands for now; of a module, the attribute that is read."""
+        """The current value of a name; for a module, the value of the attribute that is read."""
         value = self._global(read.name) if read.is_global else self._free(read.name)
         for attribute in read.attributes:
             if not isinstance(value, ModuleType):
@@ -212,7 +205,7 @@ class _Description:
         return names.get(name, builtins.get(name, _MISSING))
 
     def _free(self, name: str) -> Any:
-        """A variable of an enclosing function; none where that is the kernel itself."""
+        """A variable of an enclosing function, unless that is the kernel itself."""
         cells = dict(zip(self._function.__code__.co_freevars, self._function.__closure__ or (), strict=True))
         try:
             return cells[name].cell_contents if name in cells else _MISSING
@@ -221,28 +214,28 @@ class _Description:
 
 
 def _require_known_cache(dispatcher: Any, is_new: bool) -> None:
-    """Refuse a kernel that may already be compiled with other values than it has now."""
+    """Refuse a kernel that may have been compiled with other values than the current ones."""
     name = dispatcher.py_func.__qualname__
     if not is_new and _first_seen[dispatcher.py_func] is None:
         raise NotComparableError(f"{name} cannot be compared")
     if dispatcher._compiler.pipeline_class is not Compiler:
-        raise NotComparableError(f"{name} has a pipeline of its own")
+        raise NotComparableError(f"{name} has its own compiler pipeline")
     if getattr(dispatcher._cache, "uses_fingerprints", False):
         return
     if not isinstance(dispatcher._cache, NullCache):
-        raise NotComparableError(f"{name} is in another cache; compile it by senju.kernels.compiled")
+        raise NotComparableError(f"{name} is in another cache; compile it with senju.kernels.compiled")
     if is_new and dispatcher.overloads:
-        raise NotComparableError(f"{name} was compiled before; compile it by senju.kernels.compiled")
+        raise NotComparableError(f"{name} was compiled before; compile it with senju.kernels.compiled")
 
 
 class _Values:
-    """Values as texts that differ where they compile differently. Kernels among them are collected."""
+    """Values as texts that differ if they compile differently; collects the kernels among them."""
 
     def __init__(self, overloads: _Overloads | None, kernels: list[Any] | None = None) -> None:
         self._overloads, self._kernels = overloads, [] if kernels is None else kernels
 
     def text(self, value: Any) -> str:
-        """The text of one value; NotComparableError where it has none."""
+        """The text of one value; raises NotComparableError if it has none."""
         kind = type(value)
         if kind in (bool, int, str, bytes, NoneType, EllipsisType, range):
             return repr(value)
@@ -287,7 +280,7 @@ class _Values:
         return self._named(value)
 
     def _named(self, value: Any) -> str:
-        """What Numba compiles by its name; anything else cannot be compared."""
+        """An object that Numba compiles by its name; others cannot be compared."""
         if isinstance(value, types.Type) and _ADDRESS not in str(value):
             return f"type {value!r}"
         if isinstance(value, _Intrinsic):
@@ -301,7 +294,7 @@ class _Values:
 
 
 def _found(module: str, name: str) -> Any:
-    """What a module has by that name; Numba pickles it by its name if that is the object itself."""
+    """The object of that name in a module."""
     found: Any = sys.modules.get(module, _MISSING)
     for part in name.split("."):
         found = getattr(found, part, _MISSING)
@@ -309,14 +302,14 @@ def _found(module: str, name: str) -> Any:
 
 
 def _found_class(kind: type) -> str:
-    """A class by its name. One of the main script, or inside a function, is another in each process."""
+    """A class by its name; classes of the main script or in functions differ between processes."""
     if kind.__module__ == "__main__" or _found(kind.__module__, kind.__qualname__) is not kind:
         raise NotComparableError(f"{_class_name(kind)} is not a class of an imported module")
     return _class_name(kind)
 
 
 def _intrinsic_text(value: Any) -> str:
-    """One of senju's own changes with the file that it is in; another may depend on anything."""
+    """One of senju's own intrinsics, with a hash of its file; others may depend on anything."""
     source = Path(value._defn.__code__.co_filename).resolve()
     if not source.is_relative_to(_PACKAGE):
         raise NotComparableError(f"it uses the intrinsic {value._name}")

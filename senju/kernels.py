@@ -1,7 +1,7 @@
-"""What compiled code shares: the compiler's settings, random numbers, and sets of actions as bits.
+"""Shared by all kernels: compiler settings, random numbers, and sets of actions as bits.
 
-Numba turns `uint64` mixed with a Python int into a float or an `int64`; constants that meet
-64-bit words are therefore `np.uint64`.
+Numba turns `uint64` mixed with a Python int into a float or an `int64`; constants used with 64-bit
+words are therefore `np.uint64`.
 """
 
 import math
@@ -29,20 +29,20 @@ _SIX, _LOW6 = np.uint64(6), np.uint64(63)
 
 _CACHE_FOLDER = usable_cache_folder()
 if _CACHE_FOLDER is not None:
-    # torch makes this folder for the first optimizer, by default in the temporary folder, and leaves it there
+    # torch creates this folder for the first optimizer, by default among temporary files, and leaves it there
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_root() / "torch"))
 
 
 def compiled(function: F) -> F:
-    """Compile a kernel: no GIL while it runs, kept on disk (`senju.kernel_cache`).
+    """Compile a kernel: it runs without the GIL, and is cached on disk (`senju.kernel_cache`).
 
-    Code typed at a prompt stands in no file and is compiled each time.
+    Code typed at a prompt is not in a file and is compiled each time.
     """
     return _compile(function, is_inlined=False)
 
 
 def inlined(function: F) -> F:
-    """Compile a kernel that is to be merged into each of its callers: for large stages of a hot one."""
+    """Compile a kernel that is inlined into each of its callers, for large stages of a hot kernel."""
     return _compile(function, is_inlined=True)
 
 
@@ -66,7 +66,7 @@ def trailing_zeros(typing_context: Any, word: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]  # numba has no types
 def leading_zeros(typing_context: Any, word: Any) -> Any:
-    """How many zeros stand above a word's highest set bit; undefined for zero."""
+    """The number of zeros above a word's highest set bit; undefined for zero."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 1))
@@ -76,7 +76,7 @@ def leading_zeros(typing_context: Any, word: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]  # numba has no types
 def popcount(typing_context: Any, word: Any) -> Any:
-    """How many bits of a word are set."""
+    """The number of set bits of a word."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
@@ -86,7 +86,7 @@ def popcount(typing_context: Any, word: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]  # numba has no types
 def fill_81(typing_context: Any, octets: Any, start: Any, value: Any) -> Any:
-    """Write one byte 81 times by two wide stores that overlap. Nothing is checked."""
+    """Write one byte 81 times, by two wide stores that overlap, without bounds checks."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -108,7 +108,7 @@ def fill_81(typing_context: Any, octets: Any, start: Any, value: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]  # numba has no types
 def spread_bits(typing_context: Any, octets: Any, start: Any, low: Any, high: Any) -> Any:
-    """Write 81 bits, 63 of one word and 18 of another, as 81 bytes of 0 or 1. Nothing is checked."""
+    """Write 81 bits, 63 of one word and 18 of another, as 81 bytes of 0 or 1, without bounds checks."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -130,7 +130,7 @@ def spread_bits(typing_context: Any, octets: Any, start: Any, low: Any, high: An
 
 @intrinsic  # type: ignore[untyped-decorator]  # numba has no types
 def memory_fence(typing_context: Any) -> Any:
-    """Everything written before is seen by other processes before anything written after."""
+    """Other processes see everything written before the fence before anything written after it."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         builder.fence("seq_cst")
@@ -163,8 +163,8 @@ def _philox_round(counter: Any, key_0: np.uint64, key_1: np.uint64, number: int)
 def philox(key: np.uint64, a: np.uint64, b: np.uint64, c: np.uint64, d: np.uint64) -> Any:
     """128 random bits, as two words, for a 64-bit key and a counter of four 32-bit numbers.
 
-    The rounds stand one after another: a loop would keep the compiler from making several words at a
-    time, where a caller asks for many (six times as fast with AVX-512).
+    The rounds are unrolled: a loop would keep the compiler from vectorising callers that need many words
+    (six times as fast with AVX-512).
     """
     key_0, key_1 = key & _LOW32, key >> _32
     counter = _philox_round((a, b, c, d), key_0, key_1, 0)
@@ -182,7 +182,7 @@ def philox(key: np.uint64, a: np.uint64, b: np.uint64, c: np.uint64, d: np.uint6
 
 @compiled
 def random_word(key: np.uint64, a: int, b: int, c: int, d: int) -> Any:
-    """64 random bits for a key and a counter; each counter number counts modulo 2**32.
+    """64 random bits for a key and a counter of four numbers modulo 2**32.
 
     >>> hex(random_word(np.uint64(0), 0, 0, 0, 0))
     '0xe169c58d6627e8d5'
@@ -214,7 +214,7 @@ def below(word: np.uint64, bound: np.uint64) -> Any:
 
 
 def legal_words(num_actions: int) -> int:
-    """How many 64-bit words hold one bit for each action."""
+    """The number of 64-bit words with one bit for each action."""
     return -(-num_actions // WORD_BITS)
 
 
@@ -234,7 +234,7 @@ def is_allowed(legal: NDArray[np.uint64], action: int) -> Any:
 
 @compiled
 def count_allowed(legal: NDArray[np.uint64]) -> Any:
-    """How many actions a row's legal words allow."""
+    """The number of actions that a row's legal words allow."""
     total = ZERO
     for word in legal:
         total += popcount(word)
@@ -243,7 +243,7 @@ def count_allowed(legal: NDArray[np.uint64]) -> Any:
 
 @compiled
 def nth_allowed(legal: NDArray[np.uint64], n: np.uint64) -> int:
-    """The n-th allowed action, counted from 0; -1 where there are not so many."""
+    """The n-th allowed action, counted from 0; -1 if there are fewer."""
     for index in range(legal.shape[0]):
         word = legal[index]
         here = popcount(word)
@@ -259,8 +259,8 @@ def nth_allowed(legal: NDArray[np.uint64], n: np.uint64) -> int:
 def log_normaliser(logits: NDArray[np.float32], legal: NDArray[np.uint64]) -> float:
     """The logarithm of Σ exp(logit) over a row's legal actions, in float64.
 
-    A masked categorical needs nothing else: log p(a) is `logits[a]` minus this. It is minus
-    infinity where no action is legal, and NaN where a legal logit is NaN or plus infinity.
+    In a masked categorical distribution, log p(a) is `logits[a]` minus this. It is minus infinity if no
+    action is legal, and NaN if a legal logit is NaN or plus infinity.
     """
     largest = -np.inf
     for index in range(legal.shape[0]):

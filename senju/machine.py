@@ -1,4 +1,4 @@
-"""What this machine offers a run: cores, memory, shared memory, disk, and GPUs."""
+"""The resources of this machine: cores, memory, shared memory, disk, and GPUs."""
 
 import math
 import os
@@ -16,26 +16,26 @@ import torch
 CGROUP = Path("/sys/fs/cgroup")
 SHARED_MEMORY = Path("/dev/shm")
 SYSTEM = Path("/proc")
-NO_LIMIT = 2**62  # bytes, where none is known
+NO_LIMIT = 2**62  # bytes, if no limit is known
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine as this process may use it."""
+    """The resources of a machine that this process may use."""
 
     processor: str
     cores: int
-    core_limit: float  # what a container's quota allows; `cores` where there is none
-    memory_bytes: int | None  # the least of what is free and what a container allows; None where not known
-    shared_memory_bytes: int | None  # None where there is no such file system
-    disk_free_bytes: int | None  # None where not known
+    core_limit: float  # by a container's quota; else `cores`
+    memory_bytes: int | None  # free, and allowed by a container; None if unknown
+    shared_memory_bytes: int | None  # None if there is no such file system
+    disk_free_bytes: int | None  # None if unknown
     torch_threads: int
-    busy_cores: float | None  # what other programs used while we looked; None where not known
+    busy_cores: float | None  # used by other programs; None if unknown
     gpus: tuple[str, ...]
 
 
 def available_cores() -> int:
-    """Cores this process may use, by its affinity and by a container's quota."""
+    """Cores that this process may use, by its affinity and by a container's quota."""
     return max(1, min(_affinity(), math.ceil(min(_core_quota(), 2**20))))
 
 
@@ -46,7 +46,7 @@ def _affinity() -> int:
 
 
 def even_learners(num_agents: int, num_cores: int) -> int:
-    """The fewest learners that use all cores to the end of a round of lessons, where cores can be shared.
+    """The fewest learner processes that keep all cores busy while each agent learns once.
 
     >>> even_learners(4, 2), even_learners(3, 2), even_learners(5, 2), even_learners(2, 8)
     (2, 3, 3, 2)
@@ -57,7 +57,7 @@ def even_learners(num_agents: int, num_cores: int) -> int:
 
 @contextmanager
 def math_threads(count: int) -> Iterator[None]:
-    """Let torch compute with so many threads for a while."""
+    """Set the number of torch's threads within a block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -67,15 +67,15 @@ def math_threads(count: int) -> Iterator[None]:
 
 
 def inspect_machine(folder: Path = Path()) -> Machine:
-    """Look at this machine; `folder` is where runs would be kept."""
+    """Inspect this machine; `folder` is for runs."""
     cores, memory = _affinity(), memory_available()
     return Machine(
         processor=processor_name(),
         cores=cores,
         core_limit=min(float(cores), _core_quota()),
         memory_bytes=memory if memory < NO_LIMIT else None,
-        shared_memory_bytes=_room(SHARED_MEMORY),
-        disk_free_bytes=_room(folder),
+        shared_memory_bytes=_free_bytes(SHARED_MEMORY),
+        disk_free_bytes=_free_bytes(folder),
         torch_threads=torch.get_num_threads(),
         busy_cores=_busy_cores(),
         gpus=tuple(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())),
@@ -83,10 +83,7 @@ def inspect_machine(folder: Path = Path()) -> Machine:
 
 
 def memory_available() -> int:
-    """Bytes that can still be had: the least of what is free and what a container allows.
-
-    `NO_LIMIT` where neither is known, as without `/proc`.
-    """
+    """Bytes that are free and allowed by a container; `NO_LIMIT` if neither is known, as without `/proc`."""
     return min(_memory_free(), _memory_left_in_container())
 
 
@@ -98,27 +95,27 @@ def _memory_free() -> int:
 
 
 def private_bytes(pid: int | None) -> int:
-    """Memory of a process that no file backs, be it shared with the nursery; 0 where it is not known."""
+    """Memory of a process that is not backed by files, also if shared with the fork server; 0 if unknown."""
     memory = _memory_of(pid) if pid is not None else None
     return int(memory.rss - getattr(memory, "shared", 0)) if memory is not None else 0
 
 
 def resident_bytes() -> int:
-    """Memory of this process; 0 where it is not known."""
+    """Memory of this process; 0 if unknown."""
     memory = _memory_of(os.getpid())
     return int(memory.rss) if memory is not None else 0
 
 
 def _memory_of(pid: int) -> Any:
-    """None where the process has ended, or without `/proc`."""
+    """None if the process has ended, or without `/proc`."""
     try:
         return psutil.Process(pid).memory_info()
     except (psutil.Error, OSError):
         return None
 
 
-def _room(folder: Path) -> int | None:
-    """Bytes left in a folder; None where there is no such folder."""
+def _free_bytes(folder: Path) -> int | None:
+    """Bytes left on a folder's disk; None if there is no such folder."""
     try:
         return shutil.disk_usage(folder).free
     except OSError:
@@ -126,7 +123,7 @@ def _room(folder: Path) -> int | None:
 
 
 def count_memory_kills() -> int:
-    """How many processes the kernel has killed for lack of memory, since it started counting."""
+    """The number of processes that the kernel has killed for lack of memory, since boot."""
     try:
         lines = (SYSTEM / "vmstat").read_text().splitlines()
     except OSError:
@@ -135,7 +132,7 @@ def count_memory_kills() -> int:
 
 
 def _busy_cores(seconds: float = 0.2) -> float | None:
-    """Cores in use while this process only waits; None without `/proc`."""
+    """Cores in use while this process waits; None without `/proc`."""
     try:
         return psutil.cpu_percent(seconds) / 100 * (psutil.cpu_count() or 1)
     except OSError:
@@ -143,7 +140,7 @@ def _busy_cores(seconds: float = 0.2) -> float | None:
 
 
 def processor_name() -> str:
-    """The processor as the system names it."""
+    """The processor's name."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,19 +1,19 @@
-"""Memory for learning: freed blocks are kept, since the next minibatch asks for the same ones."""
+"""Keeps freed memory for the next minibatch, which allocates the same blocks again."""
 
 import ctypes
 import sys
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # from glibc's malloc.h
 _LARGEST = 2**31 - 1
-_OLDER_LIMIT = 32 * 2**20  # what older versions of glibc allow
+_OLDER_LIMIT = 32 * 2**20  # of older versions of glibc
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc's malloc to keep large blocks; return whether there is a glibc to tell.
+    """Make glibc's malloc keep large freed blocks; return whether this succeeded.
 
-    Otherwise every large tensor is mapped anew and its pages are cleared by the kernel again: with
-    an MLP 2×256 and minibatches of 2048 that was 22,000 page faults an update, a fifth of the time.
-    It holds for the whole process, whose memory then stays at its peak.
+    Otherwise the kernel maps and clears the pages of every large tensor again: with an MLP 2×256 and
+    minibatches of 2048 these were 22,000 page faults per update, a fifth of the time. This applies to the
+    whole process, whose memory then stays at its peak.
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -1,4 +1,4 @@
-"""Parts by name: what senju brings, what users register, and `package.module:Class`."""
+"""Classes by name: built-in, registered by users, or as `package.module:Class`."""
 
 import importlib
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Classes of one kind by name; built-in ones are imported when they are first asked for."""
+    """Classes of one kind by name; built-in ones are imported on first use."""
 
     def __init__(self, kind: str, base: type[T], built_in: Mapping[str, str]) -> None:
         self.kind = kind
@@ -28,13 +28,13 @@ class Registry(Generic[T]):
         return sorted({*self._paths, *self._classes})
 
     def register(self, name: str, cls: type[T]) -> None:
-        """Make a user's own class known by `name`."""
+        """Register a user's class as `name`."""
         if name in self:
-            raise ConfigError(f"{self.kind} {name!r} is registered already")
+            raise ConfigError(f"{self.kind} {name!r} is already registered")
         self._classes[name] = self._of_this_kind(name, cls)
 
     def get(self, name: str) -> type[T]:
-        """The class of that name, or the one that `package.module:Class` points to."""
+        """The class of that name, or at `package.module:Class`."""
         if not isinstance(name, str):
             name = shown(name)
         if name in self._classes:
@@ -47,7 +47,7 @@ class Registry(Generic[T]):
         return cls
 
     def importable_name(self, name: str) -> str:
-        """The name by which another process finds the class, which did not see it registered."""
+        """The name by which another process, where it is not registered, can import the class."""
         if name in self._paths or ":" in name:
             return name
         cls = self.get(name)
@@ -59,12 +59,12 @@ class Registry(Generic[T]):
         return f"{cls.__module__}:{cls.__qualname__}"
 
     def configure(self, settings: Mapping[str, Any]) -> Part:
-        """The part's own settings, checked by the class they name."""
+        """The settings of the class that they name, validated."""
         options = {key: value for key, value in settings.items() if key != "name"}
         return validated(self.config_class(settings["name"]), options, self.kind)
 
     def config_class(self, name: str) -> type[Part]:
-        """The settings class of the named class."""
+        """The `Config` of the class of that name."""
         config: type[Part] = self.get(name).Config  # type: ignore[attr-defined]  # the bases have it
         return config
 
@@ -78,7 +78,7 @@ class Registry(Generic[T]):
 
 
 def import_named(kind: str, path: str) -> Any:
-    """What `package.module:name` points to, or an error that says of what kind it should be."""
+    """Import the object at `package.module:name`; `kind` is for error messages."""
     module_name, _, name = path.partition(":")
     if module_in(path) is None:
         raise UnknownNameError(f"{kind} {path!r}: expected a name or package.module:Class")
@@ -87,7 +87,7 @@ def import_named(kind: str, path: str) -> Any:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # the module is there; what it imports is not
+            raise  # the module exists, but one of its own imports does not
         raise UnknownNameError(f"{kind} {path!r}: no module {module_name!r} to import") from None
     if not hasattr(module, name):
         raise UnknownNameError(f"{kind} {path!r}: no {name!r} in {module_name!r}")

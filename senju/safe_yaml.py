@@ -1,7 +1,7 @@
-"""YAML from outside: plain values only, and no more of them than settings can need.
+"""Safe YAML: plain values only, and bounded in size.
 
-A short text can stand for gigabytes (aliases of aliases), nest deeper than Python can follow, or hold a
-number with millions of digits. The bounds are checked while the text is parsed, before a value is built.
+A short text can expand to gigabytes (aliases of aliases), nest deeper than Python's recursion limit, or
+contain a number with millions of digits. The bounds are checked while parsing, before a value is built.
 """
 
 import math
@@ -17,28 +17,27 @@ import yaml
 from yaml.constructor import SafeConstructor
 
 MOST_BYTES = 2**20  # of a document
-MOST_NODES = 20_000  # values and keys; an alias counts as all that it stands for
-MOST_DEPTH = 32  # parts within parts
+MOST_NODES = 20_000  # values and keys; an alias counts as much as its target
+MOST_DEPTH = 32  # of nesting
 MOST_DIGITS = 100  # characters of a number
 
 _TAG = "tag:yaml.org,2002:"
-_READ_AS_TEXT = (f"{_TAG}timestamp", f"{_TAG}value")  # no setting is a date, and `=` means nothing
-_UNUSABLE = re.compile(
-    "[\0\ud800-\udc7f\udd00-\udfff]"
-)  # no path has them; \udc80 to \udcff are bytes of a name that is not UTF-8
+_READ_AS_TEXT = (f"{_TAG}timestamp", f"{_TAG}value")  # no setting is a date or YAML's `=`
+# characters that no path has; \udc80 to \udcff are bytes of a name that is not UTF-8
+_UNUSABLE = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
 
 
 class OutOfBoundsError(yaml.MarkedYAMLError):
-    """A document is larger or deeper than settings can be, or holds what no setting can be."""
+    """A document is too large or too deep, or has a value that no setting can have."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads 1e6 and 3e-4 as numbers, which YAML 1.1 takes for text; refuses what is out of bounds."""
+    """Reads 1e6 and 3e-4 as numbers, which are text in YAML 1.1; refuses documents out of bounds."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self._depth = self._num_nodes = 0
-        self._extents: dict[yaml.Node, tuple[int, int]] = {}  # nodes and levels of what is complete
+        self._extents: dict[yaml.Node, tuple[int, int]] = {}  # number of nodes and levels of complete nodes
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs lack its type
@@ -50,7 +49,7 @@ class _Loader(yaml.SafeLoader):
         assert node is not None
         self._depth -= 1
         if is_alias and node not in self._extents:
-            raise OutOfBoundsError(problem="a value holds itself", problem_mark=mark)
+            raise OutOfBoundsError(problem="a value contains itself", problem_mark=mark)
         if is_alias:
             num_nodes, levels = self._extents[node]
             self._num_nodes += num_nodes
@@ -64,9 +63,9 @@ class _Loader(yaml.SafeLoader):
 
     def _require(self, depth: int, mark: Any) -> None:
         if depth > MOST_DEPTH:
-            problem = f"nested more than {MOST_DEPTH} levels deep, aliases included"
+            problem = f"nested more than {MOST_DEPTH} levels deep, with aliases"
         elif self._num_nodes > MOST_NODES:
-            problem = f"more than {MOST_NODES} values, those that aliases repeat included"
+            problem = f"more than {MOST_NODES} values, with those that aliases repeat"
         else:
             return
         raise OutOfBoundsError(problem=problem, problem_mark=mark)
@@ -86,7 +85,7 @@ class _Loader(yaml.SafeLoader):
         mapping = super().construct_mapping(node, deep)
         for key in mapping:
             if not isinstance(key, str | int) or isinstance(key, bool):
-                problem = f"the key {key!r}: expected text or a whole number; text may stand in quotes"
+                problem = f"the key {key!r}: expected text or a whole number; put text in quotes"
                 raise OutOfBoundsError(problem=problem, problem_mark=node.start_mark)
         return mapping
 
@@ -106,7 +105,7 @@ def _text(loader: SafeConstructor, node: Any) -> str:
 
 
 def _plain(construct: Callable[[SafeConstructor, Any], Any]) -> Callable[[SafeConstructor, Any], Any]:
-    """A number or a truth value, or an error where its text is neither: `0x_`, `!!float abc`, `!!bool 3`."""
+    """Construct a number or a bool; refuse invalid text such as `0x_`, `!!float abc`, `!!bool 3`."""
 
     def constructed(loader: SafeConstructor, node: Any) -> Any:
         text = str(loader.construct_scalar(node))
@@ -118,7 +117,7 @@ def _plain(construct: Callable[[SafeConstructor, Any], Any]) -> Callable[[SafeCo
             except (ValueError, LookupError):
                 value = None
             if isinstance(value, float) and math.isinf(value) and "inf" not in text.lower():
-                problem, value = f"{text} is beyond the range of numbers", None
+                problem, value = f"{text} is too large for a number", None
             if value is not None:
                 return value
         raise OutOfBoundsError(problem=problem, problem_mark=node.start_mark)
@@ -146,19 +145,19 @@ _Loader.yaml_constructors = {  # and no others: no bytes, sets, dates or objects
 
 
 def load_yaml(text: str) -> Any:
-    """The value that a YAML document stands for; yaml.YAMLError where it is not one within the bounds."""
+    """The value of a YAML document; raises yaml.YAMLError if it is invalid or out of bounds."""
     if len(text) > MOST_BYTES:
         raise yaml.YAMLError(f"more than {MOST_BYTES} bytes")
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
-    except (ValueError, OverflowError) as error:  # of chr() and int(), for \U7fffffff and %YAML 1.999…
+    except (ValueError, OverflowError) as error:  # from chr() and int(), for \U7fffffff and %YAML 1.999…
         raise yaml.YAMLError(f"a number or a character out of range: {error}") from None
     return None if node is None else loader.construct_document(node)
 
 
 def read_bounded(path: Path) -> str:
-    """The text of a file; a pipe or a device, which may never end, is refused with OSError."""
+    """The text of a file; raises OSError for a pipe or a device, which may never end."""
     with open(path, "rb", opener=lambda name, flags: open_descriptor(name, flags | O_NONBLOCK)) as file:
         if not stat.S_ISREG(fstat(file.fileno()).st_mode):
             raise OSError(None, "expected a regular file, found a pipe or a device; save it as a file first")

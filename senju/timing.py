@@ -1,6 +1,6 @@
-"""Where the time goes: every stage is timed in place, one clock read per stage."""
+"""Times the stages of a loop in place, with one clock read per stage."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
 
@@ -19,11 +19,11 @@ class StageClock:
         self._last = perf_counter()
 
     def start(self) -> None:
-        """Begin timing; what passed since the last lap belongs to no stage."""
+        """Start timing; the time since the last lap is not counted."""
         self._last = perf_counter()
 
     def lap(self, stage: str) -> None:
-        """The time since the last lap (or start) was spent in `stage`."""
+        """Add the time since the last lap (or start) to `stage`."""
         now = perf_counter()
         self._seconds[stage] = self._seconds.get(stage, 0.0) + now - self._last
         self._last = now
@@ -39,3 +39,9 @@ class StageClock:
         """Seconds of each stage since the last `take`."""
         taken, self._seconds = self._seconds, {}
         return taken
+
+
+def add_seconds(total: dict[str, float], more: Mapping[str, float]) -> None:
+    """Add the seconds of each stage."""
+    for stage, seconds in more.items():
+        total[stage] = total.get(stage, 0.0) + seconds

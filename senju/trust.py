@@ -1,12 +1,12 @@
-"""Whose code may run: that of senju, of installed packages, and what the user agrees to.
+"""Which code may be loaded: senju's, that of installed packages, and code that the user agrees to.
 
 Runs, files of failing shards and YAML files name classes and functions as `package.module:Name`, and
-importing a module runs it. What comes out of a file is checked here before anything is imported:
+importing a module runs it. A file's content is checked here before anything is imported:
 
     require_trust(path, settings)        # TrustError, with every name that needs the user's consent
-    with trusting():                     # consent: what is checked in here may be loaded
+    with trusting():                     # consent: code named in files opened in this block may be loaded
         ...
-    remember(settings)                   # the user trained with it on this machine
+    remember(settings, folder)           # the user trained with it on this machine
 
 docs/trust.md is the guide.
 """
@@ -33,24 +33,24 @@ from senju.errors import ConfigError, TrustError
 
 logger = logging.getLogger(__name__)
 
-STATE_VARIABLE = "SENJU_STATE"  # the folder of what senju remembers of this machine's user
+STATE_VARIABLE = "SENJU_STATE"  # the folder in which senju stores the user's consent
 _trusting: ContextVar[bool] = ContextVar("trusting", default=False)
 
 
 class Code(NamedTuple):
-    """A module, and the file that importing it would run."""
+    """A module, and the file that its import would run."""
 
     module: str
     file: str
 
 
-_accepted: set[Code] = set()  # what the user agreed to in this process
-_own_folders: list[str] = []  # where modules are looked for after sys.path; "" is the current folder
+_accepted: set[Code] = set()  # by the user, in this process
+_own_folders: list[str] = []  # searched for modules after sys.path; "" is the current folder
 
 
 @contextlib.contextmanager
 def trusting(trust: bool = True) -> Iterator[None]:
-    """With `trust`, load whatever the files that are opened in here name."""
+    """With `trust`, accept all code named in files opened in this block."""
     token = _trusting.set(is_trusting(trust))
     try:
         yield
@@ -59,74 +59,62 @@ def trusting(trust: bool = True) -> Iterator[None]:
 
 
 def is_trusting(trust: bool = False) -> bool:
-    """Whether the user agreed to load whatever is named, now or before."""
-    if not isinstance(trust, bool):  # "no" would count as consent
+    """Whether the user agreed to load all named code, by this argument or an enclosing `trusting`."""
+    if not isinstance(trust, bool):  # a string such as "no" is true
         raise ConfigError(f"trust={shown(trust)}: expected True or False")
     return trust or _trusting.get()
 
 
 def require_trust(source: str | os.PathLike[str], content: object, trust: bool = False) -> None:
-    """Refuse a file's content that names code which is neither installed nor agreed to."""
+    """Raise TrustError if a file's content names code that is neither installed nor accepted."""
     found: dict[str, list[Code]] = {}
     for name in code_names(content):
-        strange = [code for code in _code_to_run(name) if not _is_trusted(code)]
-        strange += _program_of_python(name)
-        if strange:
-            found[name] = strange
+        codes = [*_code_to_run(name), *_standard_code(name)]
+        if untrusted := [code for code in codes if not _is_trusted(code)]:
+            found[name] = untrusted
     if is_trusting(trust):
-        _accepted.update(code for strange in found.values() for code in strange)
+        _accepted.update(code for codes in found.values() for code in codes)
     elif found:
-        raise TrustError(_refusal(source, found))
+        names = [f"  {name}, loaded from {', '.join(code.file for code in found[name])}" for name in found]
+        lines = [
+            f"{os.fspath(source)} names code that is neither senju's nor an installed package's:",
+            *names,
+            "Loading it would run that code. If you trust it, add --trust (in Python: trust=True); "
+            "see docs/trust.md",
+        ]
+        raise TrustError("\n".join(lines))
 
 
-def _program_of_python(name: str) -> list[Code]:
-    """A module of the standard library, or one that is a program: no part of a run comes from there.
+def _standard_code(name: str) -> list[Code]:
+    """A module of the standard library, or one that is a program, which no run needs.
 
-    `os:system` would be called as an opponent is, and importing `venv.__main__` makes an environment.
+    `os:system` could be called as an opponent, and importing `venv.__main__` creates an environment.
     """
     module = module_in(name) or ""
     first, *others = module.split(".")
     if "__main__" in others:
-        code = Code(module, "a program, which importing it would start")
-    elif first in sys.stdlib_module_names:
-        code = Code(module, "Python's standard library")
-    else:
-        return []
-    return [] if code in _accepted else [code]
-
-
-def _refusal(source: str | os.PathLike[str], found: dict[str, list[Code]]) -> str:
-    lines = [
-        f"  {name}, loaded from {', '.join(code.file for code in strange)}" for name, strange in found.items()
-    ]
-    return "\n".join(
-        [
-            f"{os.fspath(source)} names code that is neither senju's nor an installed package's:",
-            *lines,
-            "Loading it would run that code. If you trust it, add --trust (in Python: trust=True); "
-            "docs/trust.md says more",
-        ]
-    )
+        return [Code(module, "a program, which its import would start")]
+    return [Code(module, "Python's standard library")] if first in sys.stdlib_module_names else []
 
 
 def accept_named(name: object) -> None:
-    """The user named this code: a file that names it too may load it."""
+    """Accept code that the user named: files that name it may load it."""
     if isinstance(name, str) and module_in(name) is not None:
         _accepted.update(_code_to_run(name))
 
 
 def accepted() -> list[Code]:
-    """What was agreed to in this process, for processes that it starts."""
+    """The code accepted in this process, for processes that it starts."""
     return sorted(_accepted)
 
 
 def accept(codes: Iterable[Iterable[str]]) -> None:
-    """Take over what the process that started this one was allowed to load."""
+    """Accept the code that the parent process had accepted."""
     _accepted.update(Code(*code) for code in codes)
 
 
 def module_in(text: str) -> str | None:
-    """The module of `package.module:Name`; None where the text is no such name.
+    """The module of `package.module:Name`; None if the text is not such a name.
 
     >>> module_in("my_games.nim:Nim"), module_in("minimax:2")
     ('my_games.nim', None)
@@ -136,9 +124,9 @@ def module_in(text: str) -> str | None:
 
 
 def code_names(content: object) -> list[str]:
-    """Every text in settings that names code, whatever the setting; each once."""
+    """All strings in settings of the form `package.module:Name`, without duplicates."""
     names: dict[str, None] = {}
-    seen: set[int] = set()  # YAML may refer to a part often, or to itself
+    seen: set[int] = set()  # a YAML value may occur several times, or contain itself
     left = [content]
     while left:
         value = left.pop()
@@ -152,12 +140,12 @@ def code_names(content: object) -> list[str]:
 
 class _Part(NamedTuple):
     module: str
-    file: str | None  # none: a folder without code, or Python's own
+    file: str | None  # None: a folder without code, or built into Python
     is_loaded: bool
 
 
 def _code_to_run(name: str) -> list[Code]:
-    """The code that importing a name would run: a module's own, and that of the packages around it."""
+    """The code that importing a name would run: the module and its packages, unless already loaded."""
     return [
         Code(part.module, part.file)
         for part in _parts(module_in(name) or "")
@@ -166,7 +154,7 @@ def _code_to_run(name: str) -> list[Code]:
 
 
 def _parts(module: str) -> Iterator[_Part]:
-    """A module and the packages around it, outermost first, found without importing any of them.
+    """A module and its packages, outermost first, found without importing them.
 
     `importlib.util.find_spec` would import the packages.
     """
@@ -182,7 +170,7 @@ def _parts(module: str) -> Iterator[_Part]:
             continue
         spec = _find_outermost(name) if folders is None else _find_in(folders, name)
         if spec is None:
-            return  # its import fails, and says so
+            return  # the import itself will report it
         has_file = spec.has_location and spec.origin is not None
         yield _Part(name, os.path.realpath(str(spec.origin)) if has_file else None, is_loaded=False)
         folders = list(spec.submodule_search_locations or ())
@@ -192,7 +180,7 @@ def _find_outermost(name: str) -> ModuleSpec | None:
     for finder in sys.meta_path:
         if finder is PathFinder:
             spec = _find_in([*sys.path, *_own_folders], name)
-        else:  # Python's own, or one that came with an installed package
+        else:  # Python's own, or from an installed package
             find = getattr(finder, "find_spec", None)
             spec = find(name, None) if find is not None else None
         if spec is not None:
@@ -201,11 +189,11 @@ def _find_outermost(name: str) -> ModuleSpec | None:
 
 
 def _find_in(folders: Iterable[object], name: str) -> ModuleSpec | None:
-    """What Python would find in these folders: the first with code, or all without as one package."""
+    """What Python would find in these folders: the first module with code, else a namespace package."""
     portions: list[str] = []
     for folder in folders:
         if not isinstance(folder, str):
-            continue  # as Python does
+            continue  # as in Python's own search
         try:
             importer = pkgutil.get_importer(folder or os.getcwd())
         except FileNotFoundError:
@@ -228,13 +216,13 @@ def _is_trusted(code: Code) -> bool:
 
 
 def _is_installed(file: str) -> bool:
-    """Whether a file lies where Python, its packages or senju were installed."""
+    """Whether a file is where Python, its packages or senju are installed."""
     return any(Path(file).is_relative_to(folder) for folder in _installed_folders())
 
 
 @cache
 def _installed_folders() -> tuple[str, ...]:
-    """Not the folders that PYTHONPATH or .pth files add: runs may lie in them, as in senju's own checkout."""
+    """Without the folders from PYTHONPATH or .pth files, which may contain runs, such as senju's checkout."""
     paths = sysconfig.get_paths()
     folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     folders += site.getsitepackages()
@@ -244,17 +232,17 @@ def _installed_folders() -> tuple[str, ...]:
 
 
 def look_in_current_folder() -> None:
-    """Find modules that the user names in the current folder, if they are found nowhere else.
+    """Search the current folder too, last, for modules that the user names.
 
-    The folder joins `sys.path`, as its last entry, when the first of them is imported, and no sooner: a file
-    in it that is called like some package must not be taken for that package.
+    The folder is appended to `sys.path` only when the first of them is imported: a file in it with the name
+    of a package must not replace that package.
     """
     if "" not in sys.path and not _own_folders:
         _own_folders.append("")
 
 
 def prepare_import(module: str) -> None:
-    """A module is about to be imported, which the user named or agreed to: let it be found."""
+    """Make a module importable that the user named or accepted; call it before the import."""
     package = module.partition(".")[0]
     is_elsewhere = package in sys.modules or _find_in(sys.path, package) is not None
     if _own_folders and not is_elsewhere and _find_in(_own_folders, package) is not None:
@@ -263,9 +251,9 @@ def prepare_import(module: str) -> None:
 
 
 def remember(content: object, folder: str | os.PathLike[str]) -> None:
-    """The user trains with these settings here: what they name may be loaded again, from the same files.
+    """Store that the user trusts the code in these settings: it may be loaded again, from the same files.
 
-    What lies in a run's folder is left out, since another download may take that folder's place.
+    Code in a run's folder is excluded, since another download may replace that folder.
     """
     run = os.path.realpath(folder)
     codes = {
@@ -275,22 +263,22 @@ def remember(content: object, folder: str | os.PathLike[str]) -> None:
         if part.file is not None and part.module != "__main__"
     }
     for code in sorted(codes):
-        is_of_a_run = Path(code.file).is_relative_to(run) or _lies_in_a_run(code.file)
+        is_of_a_run = Path(code.file).is_relative_to(run) or _is_in_a_run(code.file)
         if _is_installed(code.file) or is_of_a_run or _is_remembered(code):
             continue
         try:
             _write_record(code)
         except OSError as error:
             logger.warning(
-                "cannot remember that %s from %s is trusted: %s; other commands will ask for --trust",
+                "cannot store that %s from %s is trusted: %s; other commands will need --trust",
                 code.module,
                 code.file,
                 error.strerror or error,
             )
 
 
-def _lies_in_a_run(file: str) -> bool:
-    """Whether a folder around a file is a run, or one of several agents."""
+def _is_in_a_run(file: str) -> bool:
+    """Whether one of a file's folders is a run, also of several agents."""
     return any(
         ((folder / "config.yaml").is_file() and (folder / "checkpoints").is_dir())
         or (folder / "agent_1" / "config.yaml").is_file()
@@ -299,7 +287,7 @@ def _lies_in_a_run(file: str) -> bool:
 
 
 def _records() -> Path | None:
-    """The folder of the records, a file for each module; None where the user has no home."""
+    """The folder of the records, one file for each module; None if the user has no home folder."""
     given = os.environ.get(STATE_VARIABLE)
     if given:
         return Path(given) / "trusted"
@@ -322,13 +310,13 @@ def _is_remembered(code: Code) -> bool:
     except FileNotFoundError:
         return False
     except (OSError, ValueError) as error:
-        logger.warning("%s cannot be read, so that %s is not trusted: %s", path, code.module, error)
+        logger.warning("cannot read %s; %s is not trusted: %s", path, code.module, error)
         return False
     if not is_private:
-        logger.warning("%s can be written by others, so that nothing in it is trusted", folder)
+        logger.warning("other users can write to %s; its records are not trusted", folder)
         return False
     if found != code._asdict():
-        logger.warning("%s is damaged, so that %s is not trusted", path, code.module)
+        logger.warning("%s is damaged; %s is not trusted", path, code.module)
         return False
     return True
 
@@ -339,13 +327,13 @@ def _is_private(folder: Path) -> bool:
 
 
 def _write_record(code: Code) -> None:
-    """Write a record whole or not at all; others may write the same one at the same time."""
+    """Write a record atomically; other processes may write the same one at the same time."""
     folder = _records()
     if folder is None:
         raise FileNotFoundError("the user has no home folder")
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
-    descriptor, beside = tempfile.mkstemp(dir=folder, prefix=".unfinished-")  # readable by its owner alone
+    descriptor, beside = tempfile.mkstemp(dir=folder, prefix=".unfinished-")  # only its owner can read it
     try:
         with open(descriptor, "wb") as file:
             file.write(json.dumps(code._asdict()).encode())

@@ -1,4 +1,4 @@
-"""The user's own code: it may raise anything, and it may fork the process that runs it."""
+"""Calls of the user's code, which may raise anything, and may fork the process that runs it."""
 
 import logging
 import mmap
@@ -16,7 +16,7 @@ _REPORT_BYTES = 4096
 
 
 class _Forks(threading.local):
-    """Forks that led to this process, and how many there were when this thread called the user's code."""
+    """The number of forks that led to this process, now and when this thread called the user's code."""
 
     num = 0
     num_at_call: int | None = None
@@ -26,17 +26,17 @@ _forks = _Forks()
 
 
 def _count_fork() -> None:
-    _forks.num += 1  # of the thread that forked: it is the only one in the child
+    _forks.num += 1  # thread-local: the thread that forked is the only one in the child
 
 
 os.register_at_fork(after_in_child=_count_fork)
 
 
 def passes_on(error: BaseException) -> bool:
-    """Whether what the user's code raised is not to be reported as its error.
+    """Whether an exception from the user's code must propagate, instead of being reported as its error.
 
-    That is Ctrl-C, which Python delivers to the main thread, where the process does not ignore it as
-    workers do; and whatever is raised in a child that the code forked: `ending_forked_child` ends that.
+    These are Ctrl-C, which Python delivers to the main thread (workers ignore it), and any exception in a
+    child that the code forked, which `ending_forked_child` ends.
     """
     may_be_ctrl_c = (
         isinstance(error, KeyboardInterrupt)
@@ -51,16 +51,16 @@ def _is_forked_child() -> bool:
 
 
 def refuse_forked_child() -> None:
-    """Raise WorkerError in a child that the user's code forked; to be called between calls of that code."""
+    """Raise WorkerError in a child that the user's code forked; call it between calls of that code."""
     if _is_forked_child():
         raise _came_back(None)
 
 
 @contextmanager
 def ending_forked_child(report: Callable[[WorkerError], object]) -> Iterator[None]:
-    """Call the user's code. A child that it forked and that comes back here, however, is ended.
+    """Run the user's code, and end a child process that it forked and that returns here.
 
-    In that child `report` is called before, unless the code left by `sys.exit()`: then it meant to end.
+    The child calls `report` first, unless the code left by `sys.exit()`: then it ended on purpose.
     """
     pid, before, _forks.num_at_call = os.getpid(), _forks.num_at_call, _forks.num
     try:
@@ -80,32 +80,32 @@ def _end_child(error: BaseException | None, report: Callable[[WorkerError], obje
         if not isinstance(error, SystemExit):
             report(error if isinstance(error, WorkerError) else _came_back(error))
     finally:
-        os._exit(1)  # at once: everything else here belongs to the process that forked
+        os._exit(1)  # without clean-up: everything here belongs to the parent
 
 
 def _came_back(error: BaseException | None) -> WorkerError:
     how = "returned from it" if error is None else f"raised {type(error).__name__}: {error}"
     return WorkerError(
-        f"your code called os.fork() in process {os.getppid()}, and the child, process {os.getpid()}, {how}: "
-        "two processes would do the same work; end the child inside your code by os._exit(), or start a "
-        "helper by subprocess or multiprocessing"
+        f"your code called os.fork() in process {os.getppid()}, and the child, process {os.getpid()}, {how}; "
+        "two processes would do the same work. End the child inside your code with os._exit(), or start a "
+        "helper with subprocess or multiprocessing"
     )
 
 
 class ChildReport:
-    """Where a forked child that came back leaves its report for the process that works on."""
+    """Shared memory in which a forked child leaves its report for its parent."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, _REPORT_BYTES)  # shared with children
 
     def write(self, error: WorkerError) -> None:
-        """In the child."""
+        """Write the report, in the child."""
         logger.error("%s", error)
         text = str(error).encode()[:_REPORT_BYTES]
         self._memory[: len(text)] = text
 
     def raise_written(self) -> None:
-        """In the process that works on."""
+        """Raise the child's report as WorkerError, in the parent."""
         text = self._memory[:].rstrip(b"\0")
         if text:
             self._memory[:] = bytes(_REPORT_BYTES)

@@ -15,12 +15,12 @@ import torch
 from typer.testing import CliRunner
 
 import senju
-from senju.backends.processes.nursery import Kept
 from senju.cli import console
 from senju.cli.app import app
 from senju.config import Settings, merged
-from senju.training.run import Run
+from senju.runs.run import Run
 from senju.trust import STATE_VARIABLE
+from senju.workers.fork_server import ForkServerLease
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a background job; children would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -96,7 +96,7 @@ BAD_SETTINGS = {
     "minimax of no depth": BadSettings({"evaluation": {"opponents": ["minimax:x"]}}, "'minimax:x': expected"),
     "perfect elsewhere": BadSettings(
         {"evaluation": {"opponents": ["perfect"]}},
-        "nobody knows tic_tac_toe perfectly; try minimax:DEPTH",
+        "tic_tac_toe has no exact solver",
     ),
     "greedy elsewhere": BadSettings(
         {"evaluation": {"opponents": ["greedy:1"]}},
@@ -162,7 +162,7 @@ BAD_SETTINGS = {
     ),
     "opponents in the only seat": BadSettings(
         {"collect": {"seating": "opponents"}, "evaluation": {"opponents": []}},
-        "collect.seating=opponents: bandit has one seat, and nobody else sits in it",
+        "collect.seating=opponents: bandit has one seat",
         "tests.collect.toy_games:Bandit",
     ),
     "unknown opponent to train against": BadSettings(
@@ -338,7 +338,7 @@ def wait_until() -> WaitUntil:
 
 @pytest.fixture(scope="session")
 def _nursery() -> Iterator[None]:
-    kept = Kept()
+    kept = ForkServerLease()
     yield
     kept.close()
 

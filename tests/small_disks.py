@@ -23,3 +23,15 @@ def mounted(place: Path, megabytes: int) -> Iterator[Path]:
         yield place
     finally:
         subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def fill(disk: Path, leave: int) -> Path:
+    """Fill a disk up to `leave` bytes."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while file.write(b"\0" * 4096):
+                pass
+        except OSError:
+            file.truncate(file.tell() - leave)
+    return filler

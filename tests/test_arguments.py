@@ -9,8 +9,8 @@ import pytest
 
 import senju
 from senju.errors import SenjuError
+from senju.evaluation.matches import play_match
 from senju.opponents.players import RandomPlayer
-from senju.training.evaluation import play_match
 
 _HUGE = 10**5000  # more digits than Python writes
 _NO_NUMBER: list[Any] = ["x", b"x", [], {}, object(), 1 + 2j, float("nan"), float("inf"), _HUGE, -1]

@@ -1,6 +1,7 @@
 """Imports point one way, kernels are functions of a module, and only the command line prints."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -12,33 +13,145 @@ import senju
 ROOT = Path(senju.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
+# The folders from the bottom up. A part imports from levels below its own, and from itself.
+LEVELS: tuple[tuple[str, ...], ...] = (
+    ("presets", "games"),
+    ("models",),
+    ("collect",),
+    ("algorithms",),
+    ("opponents", "search", "workers"),
+    ("backends",),
+    ("runs",),
+    ("evaluation",),
+    ("environments",),
+    ("training",),
+    ("trials",),
+    ("usi",),
+    ("cli", "__init__"),
+)
+# The contract of each folder: the module to read first.
+CONTRACTS: dict[str, str] = {
+    "games": "game",
+    "models": "model",
+    "collect": "rollout",
+    "algorithms": "learner",
+    "opponents": "players",
+    "search": "puct",
+    "workers": "role",
+    "backends": "backend",
+    "runs": "run",
+    "evaluation": "matches",
+    "environments": "environment",
+    "training": "trainer",
+    "trials": "rig",
+    "usi": "protocol",
+    "cli": "main",
+}
 # What each part may import besides itself and the foundation. A trailing dot allows all of a part;
 # without it, only that module: its contract or its data, and none of its insides.
 ALLOWED: dict[str, tuple[str, ...]] = {
     "games": (),
     "models": (),
     "collect": ("games.", "models."),
-    "algorithms": ("collect.slots", "games.game", "models.model", "models.stacked", "models.weights"),
+    "algorithms": (
+        "collect.exploration",
+        "collect.slots",
+        "games.game",
+        "models.model",
+        "models.stacked",
+        "models.weights",
+    ),
     "opponents": ("collect.", "games.game", "games.rows", "models.model", "models.weights"),
-    "backends": ("collect.", "games.", "models.", "opponents.table"),
     "search": ("collect.", "games.", "models."),
-    "training": ("algorithms.", "backends.", "collect.", "games.", "models.", "opponents.", "search."),
-    "trials": ("algorithms.", "backends.", "collect.", "games.", "models.", "training."),
-    "usi": ("games.", "models.model", "search.", "training."),
+    "workers": (),  # it knows nothing of games
+    "backends": (
+        "collect.",
+        "games.",
+        "models.",
+        "opponents.table",
+        "workers.process",
+        "workers.role",
+        "workers.script",
+        "workers.shared_memory",
+        "workers.team",
+        "workers.thread",
+    ),
+    "runs": ("algorithms.", "backends.", "collect.", "games.", "models.", "opponents.", "workers.role"),
+    "evaluation": (
+        "algorithms.",
+        "collect.",
+        "games.",
+        "models.",
+        "opponents.",
+        "runs.",
+        "search.",
+        "workers.process",
+        "workers.role",
+        "workers.script",
+        "workers.tasks",
+        "workers.team",
+    ),
+    "environments": (
+        "algorithms.optimising",
+        "models.weights",
+        "runs.",
+        "workers.block",
+        "workers.process",
+        "workers.role",
+        "workers.script",
+        "workers.shared_memory",
+        "workers.tasks",
+        "workers.team",
+        "workers.thread",
+    ),
+    "training": (
+        "algorithms.",
+        "backends.",
+        "collect.",
+        "evaluation.",
+        "games.",
+        "models.",
+        "opponents.",
+        "runs.",
+        "search.",
+        "workers.process",
+        "workers.role",
+        "workers.script",
+        "workers.shared_memory",
+        "workers.tasks",
+        "workers.team",
+        "workers.thread",
+    ),
+    "trials": (
+        "algorithms.",
+        "backends.",
+        "collect.",
+        "games.",
+        "models.",
+        "runs.",
+        "training.",
+        "workers.role",
+    ),
+    "usi": ("games.", "models.model", "search."),
     "cli": (
         "trials.",
         "training.",
+        "environments.",
+        "evaluation.",
+        "runs.",
         "games.",
         "backends.",
         "models.model",
         "opponents.players",
         "opponents.ratings",
+        "opponents.score",
         "search.",
         "usi.",
     ),
     "presets": (),
-    "__init__": ("games.", "models.", "training."),
+    "__init__": ("environments.", "games.", "models.", "runs.", "training."),
 }
+LARGEST_SHARE = 0.25  # of the package's lines, that one folder may hold
 # What everybody may import, and what these modules may import themselves.
 FOUNDATION: dict[str, tuple[str, ...]] = {
     "errors": (),
@@ -125,15 +238,29 @@ def test_every_module_that_the_table_allows_exists() -> None:
     assert {name.removesuffix(".") for name in allowed} <= MODULES
 
 
-def test_table_has_no_circles() -> None:
-    def reachable(part: str, seen: frozenset[str]) -> None:
-        assert part not in seen, f"{part} reaches itself"
-        for name in ALLOWED.get(part, ()):
-            if name.endswith("."):
-                reachable(name.removesuffix("."), seen | {part})
+def test_table_points_down_the_levels() -> None:
+    """So it has no circles."""
+    height = {part: number for number, parts in enumerate(LEVELS) for part in parts}
+    assert set(height) == set(ALLOWED)
+    for part, names in ALLOWED.items():
+        upwards = [name for name in names if height[name.partition(".")[0]] >= height[part]]
+        assert not upwards, f"{part} stands below {upwards}"
 
-    for part in ALLOWED:
-        reachable(part, frozenset())
+
+def test_every_folder_has_a_contract_that_its_docstring_names() -> None:
+    assert set(CONTRACTS) == set(ALLOWED) - {"__init__", "presets"}  # presets are no modules
+    for folder, contract in CONTRACTS.items():
+        assert f"{folder}.{contract}" in MODULES
+        described = ast.get_docstring(tree_of(ROOT / folder / "__init__.py"))
+        assert f"{contract}.py" in (described or ""), f"senju/{folder}/__init__.py"
+
+
+def test_no_folder_holds_too_much_of_the_package() -> None:
+    num_lines: Counter[str] = Counter()
+    for file in FILES:
+        num_lines[module_of(file).partition(".")[0]] += len(file.read_text(encoding="utf-8").splitlines())
+    largest, count = num_lines.most_common(1)[0]
+    assert count / num_lines.total() <= LARGEST_SHARE, f"{largest} holds {count} of {num_lines.total()} lines"
 
 
 def test_nobody_imports_the_command_line() -> None:

@@ -22,6 +22,13 @@ def test_example_is_one_block_of_eight_lines() -> None:
     assert [len(example.splitlines()) for example in examples()] == [8]
 
 
+def test_commands_and_example_are_in_the_first_30_lines() -> None:
+    beginning = "\n".join(README.read_text(encoding="utf-8").splitlines()[:30])
+    assert "make train" in beginning
+    assert "make test" in beginning
+    assert examples()[0] in beginning
+
+
 @pytest.mark.slow
 def test_example_runs_as_it_stands(tmp_path: Path) -> None:
     done = subprocess.run(

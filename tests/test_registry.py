@@ -69,9 +69,9 @@ def test_every_built_in_name_loads() -> None:
 
 
 def test_unknown_name_gets_a_hint(games: Registry[Game]) -> None:
-    with pytest.raises(UnknownNameError, match=r"unknown game 'conect4'; did you mean 'connect_four'\?"):
+    with pytest.raises(UnknownNameError, match=r"'conect4'.*'connect_four'"):
         games.get("conect4")
-    with pytest.raises(UnknownNameError, match="unknown game 'go'; known are connect_four, tic_tac_toe"):
+    with pytest.raises(UnknownNameError, match=r"'go'.*connect_four, tic_tac_toe"):
         games.get("go")
 
 
@@ -85,13 +85,13 @@ def test_registered_class_is_found_and_listed(games: Registry[Game]) -> None:
 @pytest.mark.parametrize("name", ["tic_tac_toe", "mine"])
 def test_registering_a_name_twice_is_refused(games: Registry[Game], name: str) -> None:
     games.register("mine", TicTacToe)
-    with pytest.raises(ConfigError, match=f"game '{name}' is registered already"):
+    with pytest.raises(ConfigError, match=f"game '{name}'"):
         games.register(name, TicTacToe)
 
 
 @pytest.mark.parametrize("other", [Part, "TicTacToe"])
 def test_registering_another_kind_is_refused(games: Registry[Game], other: object) -> None:
-    with pytest.raises(ConfigError, match=r"game 'mine' is not a senju\.games\.game\.Game"):
+    with pytest.raises(ConfigError, match=r"'mine'.*senju\.games\.game\.Game"):
         games.register("mine", other)  # type: ignore[arg-type]
     assert "mine" not in games
 
@@ -116,7 +116,7 @@ def test_missing_module_is_named(games: Registry[Game], write_module: WriteModul
 
 def test_missing_class_is_named(games: Registry[Game], write_module: WriteModule) -> None:
     write_module("my_module", MY_GAME)
-    with pytest.raises(UnknownNameError, match="game 'my_module:YourGame': no 'YourGame' in 'my_module'"):
+    with pytest.raises(UnknownNameError, match=r"'my_module:YourGame'.*'YourGame'"):
         games.get("my_module:YourGame")
 
 
@@ -125,13 +125,13 @@ def test_class_of_another_kind_is_refused(
     games: Registry[Game], write_module: WriteModule, name: str
 ) -> None:
     write_module("my_module", "number = 5\nclass Thing:\n    pass\n")
-    with pytest.raises(UnknownNameError, match=rf"'my_module:{name}' is not a senju\.games\.game\.Game"):
+    with pytest.raises(UnknownNameError, match=rf"'my_module:{name}'.*senju\.games\.game\.Game"):
         games.get(f"my_module:{name}")
 
 
 @pytest.mark.parametrize("path", [":MyGame", "my_module:", ".my_module:MyGame", "a b:MyGame", "a:b:c", ":"])
 def test_malformed_path_is_refused_with_the_way_to_write_it(games: Registry[Game], path: str) -> None:
-    with pytest.raises(UnknownNameError, match=r"expected a name or package\.module:Class"):
+    with pytest.raises(UnknownNameError, match=r"package\.module:Class"):
         games.get(path)
 
 
@@ -157,5 +157,5 @@ def test_error_inside_a_users_module_surfaces_as_itself(
 
 def test_settings_are_checked_by_the_named_class(games: Registry[Game]) -> None:
     assert games.configure({"name": "tic_tac_toe"}) == TicTacToe.Config()
-    with pytest.raises(ConfigError, match=r"unknown setting 'game\.size'; there are none"):
+    with pytest.raises(ConfigError, match=r"'game\.size'"):
         games.configure({"name": "tic_tac_toe", "size": 4})

@@ -21,12 +21,12 @@ from meter import Loop, serve
 SEED = int(sys.argv[1]) if len(sys.argv) > 1 else 1
 MAX_PLIES = 512
 NUM_LABELS = 27 * 81
-MOVE_BITS = 0xFFFF  # target, source, promotion; above them stand the men that move and are taken
+MOVE_BITS = 0xFFFF  # target, source, promotion; above them stand the pieces that move and are taken
 PROMOTION = 1 << 14
 
 
 def _is_a_move(source: int, target: int) -> bool:
-    """Whether any man goes from here to there: a drop, along a line, or as a knight."""
+    """Whether any piece goes from here to there: a drop, along a line, or as a knight."""
     files, ranks = abs(source // 9 - target // 9), abs(source % 9 - target % 9)
     is_line = source != target and (files == 0 or ranks == 0 or files == ranks)
     return source >= 81 or is_line or (files, ranks) == (1, 2)

@@ -19,7 +19,7 @@ from other_load import OtherLoad
 
 from senju.algorithms import ALGORITHMS
 from senju.algorithms.learner import LearnerSetup
-from senju.backends.backend import Plan
+from senju.backends.plan import Plan, PolicyPlan
 from senju.backends.serial import Serial
 from senju.memory import keep_freed_memory
 from senju.models import MODELS, build_model
@@ -46,7 +46,16 @@ def one_repeat(seed: int, updates: int, warm_up: int, precision: str) -> dict[st
     """Collect and learn `updates` times with a fresh model."""
     peaks = {name: matrix_product_peak(name) for name in ("float32", precision)}
     backend = Serial()
-    backend.start(Plan({"name": "connect_four"}, MODEL, seed, 1, NUM_GAMES, NUM_STEPS))
+    backend.start(
+        Plan(
+            game={"name": "connect_four"},
+            policies=(PolicyPlan(model=MODEL, seed=seed),),
+            seed=seed,
+            num_shards=1,
+            games_per_shard=NUM_GAMES,
+            rollout_steps=NUM_STEPS,
+        )
+    )
     model = build_model(MODELS.get("mlp"), (2, 6, 7), 7, MODELS.configure(MODEL), seed)
     assert sum(parameter.numel() for parameter in model.parameters()) == NUM_WEIGHTS
     config = ALGORITHMS.configure(
@@ -59,7 +68,7 @@ def one_repeat(seed: int, updates: int, warm_up: int, precision: str) -> dict[st
         if update == warm_up:
             collecting = learning = 0.0
             load = OtherLoad()
-            backend.take_timings(), learner.take_timings()
+            backend.report(), learner.take_timings()
         began = time.perf_counter()
         rollouts = backend.collect()
         collected = time.perf_counter()
@@ -76,7 +85,7 @@ def one_repeat(seed: int, updates: int, warm_up: int, precision: str) -> dict[st
         "collecting": samples / collecting,
         "learning": samples / learning,
         "peaks": {"collecting": peaks["float32"], "learning": peaks[precision]},  # it acts in float32
-        "stages": backend.take_timings() | learner.take_timings(),
+        "stages": backend.report().timings | learner.take_timings(),
         "other_cores": load.cores(),
     }
 

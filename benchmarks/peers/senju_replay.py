@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from replay_content import CAPACITY, CORRECTION, EXPONENT, SIZES, TURN, errors
 
 from senju.algorithms.replay import Priorities, Replay
-from senju.collect.slots import Ring, RingShape, Rollout, Slot
+from senju.collect.slots import NO_CLOCK, Ring, RingShape, Rollout, Slot
 from senju.games import make_game
 
 GAME, KIND = sys.argv[1:3]
@@ -50,7 +50,7 @@ class Filled:
         """Take in the next rollout, which lies in its place."""
         self.ring.seal(self.shard, self.turn)
         slot = self.ring.slot(self.shard, self.turn)
-        self.replay.add([Rollout(self.shard, 0, slot, np.zeros(0), self.turn)])
+        self.replay.add([Rollout(self.shard, 0, (slot,), NO_CLOCK, self.turn)])
         self.shard = (self.shard + 1) % NUM_SHARDS
         self.turn += self.shard == 0
 

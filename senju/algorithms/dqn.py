@@ -5,40 +5,41 @@ Read from the top: the settings, then one update in the order it happens.
 
 import copy
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
+from torch import Tensor
 
-from senju.algorithms.dqn_loss import REPORT, Rules, Transitions, judge, transitions
-from senju.algorithms.gradient_learner import GradientLearner, Metrics, Taken
-from senju.algorithms.learner import Demands, LearnerSetup, LearnerState
-from senju.algorithms.optimising import (
-    Schedule,
-    load_network,
-    load_weights,
-    refuse_divergence,
-    saved_network,
+from senju.algorithms.dqn_loss import REPORT, Rules, Transitions, dqn_loss, transitions
+from senju.algorithms.gradient_learner import (
+    GradientConfig,
+    GradientLearner,
+    GradientStep,
+    Learning,
+    Metrics,
 )
+from senju.algorithms.learner import Demands, LearnerSetup, LearnerState
+from senju.algorithms.networks import Network, SingleNetwork
+from senju.algorithms.optimising import load_network, load_weights, refuse_divergence, saved_network
 from senju.algorithms.replay import Priorities, Replay
 from senju.algorithms.ring_reader import Sample
+from senju.collect.exploration import Acting
 from senju.collect.slots import Ring, Rollout
 from senju.config import Part
 from senju.errors import ConfigError
 from senju.games.game import Game, SeatView
 from senju.models.model import Model
+from senju.timing import StageClock
 
 
-class DQNConfig(Part):
+class DQNConfig(GradientConfig):
     """Settings of the `dqn` algorithm."""
 
     learning_rate: float = Field(5e-4, gt=0, le=1, description="Adam's step size at the start.")
-    schedule: Schedule = Field("linear", description="How the learning rate falls over the run.")
-    final_learning_rate: float = Field(
-        0.05, ge=0, le=1, description="Where it falls to, as a share of the first."
-    )
+    max_gradient_norm: float = Field(10.0, gt=0, description="Longer gradients are clipped to this norm.")
     batch_size: int = Field(256, ge=1, le=2**20, description="Decisions per gradient step.")
     replay_size: int = Field(
         200_000, ge=1, le=2**50, description="Positions that are kept, rounded up to whole rollouts."
@@ -60,7 +61,7 @@ class DQNConfig(Part):
         True,
         description="End a target before a random move, its own or (zero-sum) the learner's other seat's.",
     )
-    discount: float = Field(1.0, gt=0, le=1, description="Per decision of a seat (gamma).")
+    gamma: float = Field(1.0, gt=0, le=1, description="Discount per decision of a seat.")
     double: bool = Field(True, description="Choose the next action by the network, value it by the target.")
     dueling: bool = Field(True, description="Value of the position plus advantage of the action.")
     huber_delta: float = Field(1.0, gt=0, description="Errors beyond this count linearly.")
@@ -85,9 +86,6 @@ class DQNConfig(Part):
     epsilon_ladder: float = Field(
         0.0, ge=0, le=100, description="Shards explore less and less: up to the power 1 + this of epsilon."
     )
-    max_gradient_norm: float = Field(
-        10.0, gt=0, description="Gradients longer than this are shortened to it."
-    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> "DQNConfig":
@@ -109,7 +107,7 @@ class DQNConfig(Part):
         return self
 
 
-class DQN(GradientLearner[Sample]):
+class DQN(GradientLearner[Sample, Transitions]):
     """Learns action values from decisions of long ago and of just now."""
 
     Config = DQNConfig
@@ -120,18 +118,18 @@ class DQN(GradientLearner[Sample]):
         self.config = config
         self.rules = Rules(config.double, config.dueling, config.huber_delta)
         self.target = copy.deepcopy(self.model).requires_grad_(False)
+        self.networks = (*self.networks, SingleNetwork(self.target, self.optimizer))
         self.gradient_steps = 0
         self.num_actions = 0
         self._num_turns = 0  # of every shard, up to the newest that was taken in
         self._owed = 0.0  # gradient steps that were asked for and not taken yet
         self._replay: Replay | None = None
-        self._metrics: Metrics = {}
 
     @classmethod
     def demands(cls, config: Part) -> Demands:
         """Action values, and rollouts that stay."""
         assert isinstance(config, DQNConfig)
-        acting = {"by": "action_values", "is_dueling": config.dueling, "ladder": config.epsilon_ladder}
+        acting = Acting("action_values", config.dueling, config.epsilon_ladder)
         return Demands(acting, kept_positions=config.replay_size)
 
     def attach(self, ring: Ring, game: Game | SeatView) -> None:
@@ -143,7 +141,7 @@ class DQN(GradientLearner[Sample]):
             ring,
             self.setup.seed,
             config.n_step,
-            config.discount,
+            config.gamma,
             game.is_zero_sum,
             priorities,
             config.stop_at_exploration,
@@ -163,36 +161,45 @@ class DQN(GradientLearner[Sample]):
         done = min(self.version / whole, 1.0) if whole else 1.0
         return config.epsilon_start + (config.epsilon_end - config.epsilon_start) * done
 
-    def learning(self, rollouts: Sequence[Rollout]) -> Generator[Sample, Taken, None]:
-        """Take in a batch, then ask for the gradient steps that are due."""
-        self._clock.start()
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """The network and the target network."""
+        return self.model, self.target
+
+    def learn(self, rollouts: Sequence[Rollout]) -> Learning[Sample]:
+        """Store the new rollouts, then take the gradient steps that are due, on samples of the replay."""
+        self.clock.start()
         epsilon, learning_rate = self.epsilon, self._set_learning_rate()
-        collected = self._take_in(rollouts)
-        batch_size = self._batch_size(collected)
-        num_steps = self._steps_due(collected, batch_size)
-        self._clock.lap("store")
-        correction = self.config.correction + (1.0 - self.config.correction) * self.done
+        num_collected = self._store(rollouts)
+        batch_size = self._batch_size(num_collected)
+        num_steps = self._steps_due(num_collected, batch_size)
+        self.clock.lap("store")
+        correction = self.config.correction + (1.0 - self.config.correction) * self.progress
+        reports: list[Tensor] = []
         for _ in range(num_steps):
             sample = self.replay.sample(batch_size, self.gradient_steps, correction, self.is_following)
             self.gradient_steps += 1
-            self._clock.lap("sample")
-            taken = yield sample
-            self._clock.start()  # others may have been served meanwhile
-            if taken.errors is not None:
-                self.replay.learn_priorities(sample.frames, taken.errors)
-                self._clock.lap("priorities")
+            self.clock.lap("sample")
+            step = yield sample
+            self.clock.start()  # a stack trains others in between
+            reports.append(step.report)
+            if step.errors is not None:
+                self.replay.learn_priorities(sample.frames, step.errors)
+                self.clock.lap("priorities")
         self.version += 1
-        self._metrics = {
+        metrics = _means(self._read(reports)) | {
             "epsilon": epsilon,
             "learning_rate": learning_rate,
             "gradient_steps": float(num_steps),
             "replay_decisions": float(len(self.replay)),
         }
         if self.config.largest_batch is not None:
-            self._metrics["batch_size"] = float(batch_size)
+            metrics["batch_size"] = float(batch_size)
+        refuse_divergence(self.version, metrics)
+        return metrics
 
-    def _take_in(self, rollouts: Sequence[Rollout]) -> int:
-        """The replay takes in what is new; return how many decisions of its own that is."""
+    def _store(self, rollouts: Sequence[Rollout]) -> int:
+        """Add new rollouts to the replay; return how many of the learner's own decisions they hold."""
         before = self.replay.num_collected
         if self.is_following:
             self.replay.follow()
@@ -233,42 +240,42 @@ class DQN(GradientLearner[Sample]):
             )
         return is_full or num_ready >= self.config.learning_starts
 
-    def step(self, batch: Sample) -> Taken:
-        """One gradient step; the report stays where it was computed, so that nobody waits for the device."""
-        moved = transitions([batch], self.num_actions, self.setup.device)
-        alone = Transitions(*(column.squeeze(0) for column in moved))
-        judged = judge(self.model, self.target, alone, self.rules, self._clock)
-        judged.losses.backward()  # type: ignore[no-untyped-call]  # torch has no type for it
-        self._clock.lap("backward")
-        norm = self._descend()
-        self._move_target()
-        errors = judged.errors.cpu().numpy() if self.config.prioritised else None
-        self._clock.lap("optimise")
-        return Taken(torch.cat([judged.report, norm.unsqueeze(0)]), errors)
+    def size_of(self, batch: Sample) -> int:
+        return len(batch.frames)
+
+    def tensors(self, batch: Sample) -> Transitions:
+        return Transitions(*(column.squeeze(0) for column in self.collate([batch])))
+
+    def collate(self, batches: Sequence[Sample]) -> Transitions:
+        return transitions(batches, self.num_actions, self.setup.device)
+
+    def gradient_step(
+        self, networks: Sequence[Network], batch: Transitions, clock: StageClock
+    ) -> GradientStep:
+        """One step towards the targets; errors are returned where priorities need them."""
+        network, target = networks
+        loss = dqn_loss(network, target, batch, self.rules, clock)
+        network.backward([loss.losses.sum()], None)
+        clock.lap("backward")
+        norm = network.descend(self.config.max_gradient_norm)
+        errors = loss.errors.cpu().numpy() if self.config.prioritised else None
+        clock.lap("optimise")
+        return GradientStep(torch.cat([loss.report, norm.unsqueeze(-1)], -1), errors)
 
     @property
-    def is_target_due(self) -> bool:
-        """Whether the target becomes the network after the step under way."""
-        return not self.config.target_averaging and self.gradient_steps % self.config.target_interval == 0
+    def target_share(self) -> float:
+        is_due = self.gradient_steps % self.config.target_interval == 0
+        return self.config.target_averaging or float(is_due)
 
-    def _move_target(self) -> None:
-        share = self.config.target_averaging
-        if share:
-            with torch.no_grad():
-                pairs = zip(self.target.parameters(), self.model.parameters(), strict=True)
-                for target, parameter in pairs:
-                    target.lerp_(parameter, share)
-                for kept, buffer in zip(self.target.buffers(), self.model.buffers(), strict=True):
-                    kept.copy_(buffer)  # counters and tables have no average
-        elif self.is_target_due:
-            self.target.load_state_dict(self.model.state_dict())
-
-    def finished(self, reports: NDArray[np.float64] | None) -> Metrics:
-        """What the steps report, on average; nothing where there was none."""
-        names, means = (*REPORT, "gradient_norm"), [] if reports is None else reports.mean(axis=0).tolist()
-        metrics = dict(zip(names, means, strict=False)) | self._metrics
-        refuse_divergence(self.version, metrics)
-        return metrics
+    def move_target(self) -> None:
+        share = self.target_share
+        if not share:
+            return
+        with torch.no_grad():
+            for target, parameter in zip(self.target.parameters(), self.model.parameters(), strict=True):
+                target.lerp_(parameter, share) if share < 1 else target.copy_(parameter)
+            for kept, buffer in zip(self.target.buffers(), self.model.buffers(), strict=True):
+                kept.copy_(buffer)  # counters and tables have no average
 
     def state(self) -> LearnerState:
         """Both networks, Adam's moments, priorities and counters; the rollouts are the ring's matter."""
@@ -286,7 +293,7 @@ class DQN(GradientLearner[Sample]):
     def load_state(self, state: LearnerState) -> None:
         """Go on from a saved state, with the rollouts that lie in the ring."""
         self.version = state.count("version")
-        self._num_turns = state.count("turns", self.version)  # once, each update was a turn
+        self._num_turns = state.count("turns")
         self.gradient_steps, self._owed = state.count("gradient_steps"), state.amount("owed")
         load_network(self.model, self.optimizer, state.tensors, self.setup.device)
         load_weights(self.target, state.tensors, "target.")
@@ -294,3 +301,9 @@ class DQN(GradientLearner[Sample]):
         kept = {n.removeprefix(prefix): t.numpy() for n, t in state.tensors.items() if n.startswith(prefix)}
         self.replay.rebuild(last_turn=self._num_turns - 1)
         self.replay.load_state(kept, self.is_following)
+
+
+def _means(reports: NDArray[np.float64] | None) -> Metrics:
+    """Means over the steps; empty where no step was due."""
+    means = [] if reports is None else reports.mean(axis=0).tolist()
+    return dict(zip((*REPORT, "gradient_norm"), means, strict=False))

@@ -38,7 +38,7 @@ class Rules(NamedTuple):
     huber_delta: float
 
 
-class Judged(NamedTuple):
+class DQNLoss(NamedTuple):
     """What a batch says of its network."""
 
     losses: Tensor  # [...], to be minimised
@@ -99,9 +99,9 @@ def in_one_copy(columns: dict[str, list[NDArray[Any]]], device: torch.device) ->
     }
 
 
-def judge(
+def dqn_loss(
     network: Network, target_network: Network, batch: Transitions, rules: Rules, clock: StageClock
-) -> Judged:
+) -> DQNLoss:
     """How wrong the network's values are, and the loss to minimise."""
     with torch.no_grad():
         after = _next_values(network, target_network, batch, rules)
@@ -115,7 +115,7 @@ def judge(
     values = values.detach()
     errors = values - targets
     numbers = [loss.detach(), errors.abs().mean(-1), values.mean(-1), targets.mean(-1)]
-    return Judged(loss, errors, torch.stack(numbers, -1))
+    return DQNLoss(loss, errors, torch.stack(numbers, -1))
 
 
 def _next_values(network: Network, target_network: Network, batch: Transitions, rules: Rules) -> Tensor:

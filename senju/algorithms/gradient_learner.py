@@ -1,112 +1,141 @@
-"""A learner by gradient descent: it says what to learn from, whoever drives it takes the steps."""
+"""Learners that take gradient steps: their shared settings, and what a stack of learners asks of them."""
 
 from abc import abstractmethod
 from collections.abc import Generator, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor
 
 from senju.algorithms.learner import Learner, LearnerSetup
+from senju.algorithms.networks import Network, SingleNetwork
 from senju.algorithms.optimising import Schedule, scheduled, set_learning_rate
 from senju.collect.slots import Rollout
+from senju.config import Part
 from senju.models.model import Model
 from senju.models.weights import WeightBlock, Weights
 from senju.timing import StageClock
 
 Metrics = dict[str, float]
 BatchT = TypeVar("BatchT")
+TensorsT = TypeVar("TensorsT")
 
 
-class Descent(Protocol):
-    """The settings that every learner by gradient descent has."""
+class GradientConfig(Part):
+    """The settings that every learner with gradient steps has."""
 
-    @property
-    def learning_rate(self) -> float:
-        """Adam's step size at the start."""
-
-    @property
-    def schedule(self) -> Schedule:
-        """How it falls."""
-
-    @property
-    def final_learning_rate(self) -> float:
-        """Where it falls to, as a share of the first."""
-
-    @property
-    def max_gradient_norm(self) -> float:
-        """Gradients longer than this are shortened to it."""
+    learning_rate: float = Field(1e-3, gt=0, le=1, description="Adam's step size at the start.")
+    schedule: Schedule = Field("linear", description="How the learning rate falls over the run.")
+    final_learning_rate: float = Field(
+        0.05, ge=0, le=1, description="The last learning rate, as a share of the first."
+    )
+    max_gradient_norm: float = Field(0.5, gt=0, description="Longer gradients are clipped to this norm.")
 
 
-class Taken(NamedTuple):
-    """What a gradient step found."""
+class GradientStep(NamedTuple):
+    """The result of one gradient step; a stack's tensors have an axis for its rows first."""
 
-    report: Tensor  # [number], where it was computed: nobody waits for the device
-    errors: NDArray[np.float32] | None = None  # of the batch's decisions, where they are asked for
+    report: Tensor  # [..., number], still on the device, so that the next step need not wait for it
+    errors: NDArray[np.float32] | None = None  # [..., sample], only where priorities need them
 
 
-class GradientLearner(Learner, Generic[BatchT]):
+Learning = Generator[BatchT, GradientStep, Metrics]  # yields batches, receives steps, returns metrics
+
+
+class GradientLearner(Learner, Generic[BatchT, TensorsT]):
     """A learner that takes gradient steps, one batch each.
 
-    What it learns from, and for how long, is `learning`. How a step is taken is left to whoever drives
-    it: `update` takes each by `step`, and a stack takes those of several learners as one.
+    `learn` is the algorithm: it yields a batch, and receives the result of the gradient step on it. A learner
+    alone takes the step by itself; a stack of learners takes one step for all of them:
+
+        def learn(self, rollouts):
+            for batch in ...:
+                step = yield batch
+            return metrics
     """
 
-    def __init__(self, model: Model, descent: Descent, setup: LearnerSetup) -> None:
-        self.setup, self.version, self._descent = setup, 0, descent
+    def __init__(self, model: Model, config: GradientConfig, setup: LearnerSetup) -> None:
+        self.setup, self.version, self._gradient_config = setup, 0, config
         self.model = model.to(setup.device)
-        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.Adam(self.parameters, lr=descent.learning_rate, eps=1e-5, fused=True)
-        self._clock = StageClock()
-
-    def update(self, rollouts: Sequence[Rollout]) -> Metrics:
-        """Learn from a batch of rollouts, step by step."""
-        learning, reports = self.learning(rollouts), []
-        batch = next(learning, None)
-        while batch is not None:
-            taken = self.step(batch)
-            reports.append(taken.report)
-            batch = sent(learning, taken)
-        numbers = torch.stack(reports).double().cpu().numpy() if reports else None
-        self._clock.lap("optimise")
-        return self.finished(numbers)
-
-    @abstractmethod
-    def learning(self, rollouts: Sequence[Rollout]) -> Generator[BatchT, Taken, None]:
-        """Give one batch after another, and be told what the step on it found."""
-
-    @abstractmethod
-    def step(self, batch: BatchT) -> Taken:
-        """Take one gradient step, alone."""
-
-    @abstractmethod
-    def finished(self, reports: NDArray[np.float64] | None) -> Metrics:
-        """The update is over; what its steps reported, [step, number], becomes metrics."""
+        trained = [p for p in self.model.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.Adam(trained, lr=config.learning_rate, eps=1e-5, fused=True)
+        self.networks: tuple[Network, ...] = (SingleNetwork(self.model, self.optimizer),)
+        self.clock = StageClock()
 
     @property
-    def done(self) -> float:
-        """The share of the run that is behind."""
+    def models(self) -> tuple[Model, ...]:
+        """One model for each of `networks`; the first one learns."""
+        return (self.model,)
+
+    @abstractmethod
+    def learn(self, rollouts: Sequence[Rollout]) -> "Learning[BatchT]":
+        """One update."""
+
+    @abstractmethod
+    def size_of(self, batch: BatchT) -> int:
+        """How many decisions a batch has; batches of one size can be collated."""
+
+    @abstractmethod
+    def tensors(self, batch: BatchT) -> TensorsT:
+        """A batch as tensors [sample, …] on the learner's device."""
+
+    @abstractmethod
+    def collate(self, batches: Sequence[BatchT]) -> TensorsT:
+        """Batches of one size as tensors [batch, sample, …] on the learner's device."""
+
+    @abstractmethod
+    def gradient_step(self, networks: Sequence[Network], batch: TensorsT, clock: StageClock) -> GradientStep:
+        """Change the first network by one step on a batch, which may be of several networks of a stack."""
+
+    @property
+    def target_share(self) -> float:
+        """How far a target network moves towards the first one after this step: 0 not at all, 1 entirely."""
+        return 0.0
+
+    def move_target(self) -> None:
+        """Move the target network by `target_share`."""
+
+    def update(self, rollouts: Sequence[Rollout]) -> Metrics:
+        """Run `learn`, and take each gradient step alone."""
+        learning = self.learn(rollouts)
+        try:
+            batch = next(learning)
+            while True:
+                tensors = self.tensors(batch)
+                self.clock.lap("gather")
+                step = self.gradient_step(self.networks, tensors, self.clock)
+                self.move_target()
+                self.clock.lap("optimise")
+                batch = learning.send(step)
+        except StopIteration as end:
+            metrics: Metrics = end.value
+            return metrics
+
+    def _read(self, reports: Sequence[Tensor]) -> NDArray[np.float64] | None:
+        """[step, number] of an update's reports; None without a step. Waits for the device."""
+        self.clock.start()
+        numbers = torch.stack(list(reports)).double().cpu().numpy() if reports else None
+        self.clock.lap("optimise")
+        return numbers
+
+    @property
+    def progress(self) -> float:
+        """The finished share of the run, 0 to 1."""
         return min(self.version / max(self.setup.total_updates, 1), 1.0)
 
     @property
     def learning_rate(self) -> float:
-        """Of the steps that are taken now."""
+        """The learning rate of the current update."""
         return float(self.optimizer.param_groups[0]["lr"])
 
     def _set_learning_rate(self) -> float:
-        descent = self._descent
-        rate = scheduled(descent.learning_rate, descent.schedule, descent.final_learning_rate, self.done)
+        config = self._gradient_config
+        rate = scheduled(config.learning_rate, config.schedule, config.final_learning_rate, self.progress)
         set_learning_rate(self.optimizer, rate)
         return rate
-
-    def _descend(self) -> Tensor:
-        """Follow the gradients, shortened where they are too long; return how long they were."""
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self._descent.max_gradient_norm, foreach=True)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        return norm
 
     def weights(self) -> Weights:
         """The weights to publish."""
@@ -114,12 +143,4 @@ class GradientLearner(Learner, Generic[BatchT]):
 
     def take_timings(self) -> dict[str, float]:
         """Seconds per stage since the last call."""
-        return self._clock.take()
-
-
-def sent(learning: Generator[BatchT, Taken, None], taken: Taken) -> BatchT | None:
-    """Tell what a step found; the next batch, or None where the update is over."""
-    try:
-        return learning.send(taken)
-    except StopIteration:
-        return None
+        return self.clock.take()

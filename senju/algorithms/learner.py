@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from senju.collect.exploration import BY_POLICY, Acting
 from senju.collect.slots import Ring, Rollout
 from senju.config import Part
 from senju.errors import CheckpointError
@@ -31,7 +32,7 @@ class LearnerSetup:
 class Demands:
     """What a learner asks of collecting."""
 
-    acting: dict[str, Any] = field(default_factory=dict)  # how its network acts: collect's Acting
+    acting: Acting = BY_POLICY  # how its network acts
     kept_positions: int = 0  # that can be read again later; 0: the newest rollouts alone
 
     @property
@@ -47,9 +48,9 @@ class LearnerState:
     tensors: dict[str, Tensor]
     numbers: dict[str, Any]  # JSON
 
-    def count(self, name: str, default: Any = None) -> int:
+    def count(self, name: str) -> int:
         """A saved number of something; CheckpointError where it is none."""
-        number = self.numbers.get(name, default)
+        number = self.numbers.get(name)
         if type(number) is not int or not 0 <= number < MOST:
             raise CheckpointError(f"the learner's saved {name} is {str(number)[:40]}; expected 0 to {MOST}")
         return number

@@ -144,7 +144,7 @@ def _link(
     first_frame: int,
     first_final: int,
     turn: int,
-    powers: NDArray[np.float64],  # [n + 1], of the discount
+    powers: NDArray[np.float64],  # [n + 1], of gamma
     is_zero_sum: bool,
     stops_at_exploration: bool,
 ) -> None:
@@ -201,7 +201,7 @@ class Linker:
         shape: RingShape,
         slot: Slot,
         n_step: int,
-        discount: float,
+        gamma: float,
         is_zero_sum: bool,
         stops_at_exploration: bool = True,
     ) -> None:
@@ -210,7 +210,7 @@ class Linker:
         self.segment_size, self._num_finals = slot.seats.size, slot.final_seats.size
         num_segments = shape.num_shards * shape.depth
         self.num_frames = num_segments * self.segment_size
-        self._powers = discount ** np.arange(n_step + 1, dtype=np.float64)
+        self._powers = gamma ** np.arange(n_step + 1, dtype=np.float64)
         queues = (shape.num_shards, shape.num_rows, slot.rewards.shape[-1])
         self._waiting = Waiting(
             np.zeros((*queues, n_step), _ENTRY), np.zeros(queues, np.int64), np.zeros(queues, np.int64)

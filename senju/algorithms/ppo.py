@@ -3,7 +3,7 @@
 Read from the top: the settings, then one update in the order it happens.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -12,16 +12,23 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from senju.algorithms.gradient_learner import GradientLearner, Metrics, Taken
+from senju.algorithms.gradient_learner import (
+    GradientConfig,
+    GradientLearner,
+    GradientStep,
+    Learning,
+    Metrics,
+)
 from senju.algorithms.learner import LearnerSetup, LearnerState
-from senju.algorithms.optimising import Schedule, load_network, refuse_divergence, saved_network
+from senju.algorithms.networks import Network
+from senju.algorithms.optimising import load_network, refuse_divergence, saved_network
 from senju.algorithms.ppo_loss import (
     Coefficients,
-    Judge,
+    LossFunction,
     LossReport,
     Minibatch,
-    judge_compiled,
-    judge_reference,
+    compiled_loss,
+    reference_loss,
 )
 from senju.algorithms.returns import generalised_advantages
 from senju.algorithms.ring_reader import RingReader
@@ -30,25 +37,20 @@ from senju.config import Part
 from senju.errors import ConfigError
 from senju.games.game import Game, SeatView
 from senju.models.model import Model
+from senju.timing import StageClock
 
 
-class PPOConfig(Part):
+class PPOConfig(GradientConfig):
     """Settings of the `ppo` algorithm."""
 
-    learning_rate: float = Field(1e-3, gt=0, le=1, description="Adam's step size at the start.")
-    schedule: Schedule = Field("linear", description="How the learning rate falls over the run.")
-    final_learning_rate: float = Field(
-        0.05, ge=0, le=1, description="Where it falls to, as a share of the first."
-    )
     epochs: int = Field(4, ge=1, le=100, description="Passes over each batch.")
     minibatch_size: int = Field(2048, ge=1, description="Decisions per gradient step.")
-    discount: float = Field(1.0, gt=0, le=1, description="Per decision of a seat (gamma).")
-    trace: float = Field(0.95, ge=0, le=1, description="Mixes short and long returns (lambda).")
-    clip_range: float = Field(0.2, gt=0, lt=1, description="How far a ratio may pay to move from 1.")
+    gamma: float = Field(1.0, gt=0, le=1, description="Discount per decision of a seat.")
+    gae_lambda: float = Field(0.95, ge=0, le=1, description="Mixes short and long returns.")
+    clip_range: float = Field(0.2, gt=0, lt=1, description="Probability ratios are clipped to 1 ± this.")
     value_coefficient: float = Field(1.0, ge=0, description="Weight of the value's error.")
     entropy_coefficient: float = Field(0.01, ge=0, description="Weight of the policy's entropy.")
     normalise_advantages: bool = Field(True, description="Give each batch's advantages mean 0, deviation 1.")
-    max_gradient_norm: float = Field(0.5, gt=0, description="Gradients longer than this are shortened to it.")
     kl_stop: float | None = Field(
         None, gt=0, description="End the update after the epoch in which the policy moved this far."
     )
@@ -58,19 +60,14 @@ class PPOConfig(Part):
 
 
 class Selection(NamedTuple):
-    """Some decisions of a batch."""
+    """A minibatch: the chosen decisions of a batch."""
 
     batch: Minibatch
     indices: Tensor  # [sample], on the CPU
 
-    def minibatch(self) -> Minibatch:
-        """Those decisions alone."""
-        indices = self.indices.to(self.batch.actions.device)
-        return Minibatch(*(column.index_select(0, indices) for column in self.batch))
 
-
-class PPO(GradientLearner[Selection]):
-    """Learns from the latest batch, a few epochs of clipped steps, then throws it away."""
+class PPO(GradientLearner[Selection, Minibatch]):
+    """Learns from the latest batch in a few epochs of clipped steps, then drops it."""
 
     Config = PPOConfig
 
@@ -78,43 +75,49 @@ class PPO(GradientLearner[Selection]):
         assert isinstance(config, PPOConfig)
         super().__init__(model, config, setup)
         self.config = config
-        self.judge: Judge = judge_compiled if setup.device.type == "cpu" else judge_reference
+        self.loss: LossFunction = compiled_loss if setup.device.type == "cpu" else reference_loss
         self.coefficients = Coefficients(
             config.clip_range, config.value_coefficient, config.entropy_coefficient
         )
         self._reader: RingReader | None = None
-        self._newest: dict[int, int] = {}  # turn of each shard that was learned from, where it follows
-        self._metrics: Metrics = {}
+        self._newest: dict[int, int] = {}  # shard -> the last turn learned from, with `is_following`
+        self._joined: tuple[Sequence[Minibatch], Sequence[Tensor]] = ((), ())  # batches, their columns
 
     def attach(self, ring: Ring, game: Game | SeatView) -> None:
-        """Look there whether rollouts are still what they were, where their writers do not wait."""
+        """Use the ring to check that rollouts have not been overwritten, with `is_following`."""
         self._reader = RingReader(ring)
 
-    def learning(self, rollouts: Sequence[Rollout]) -> Generator[Selection, Taken, None]:
-        """Estimate advantages, then ask for clipped steps on shuffled minibatches."""
-        self._clock.start()
-        self._metrics = {"learning_rate": self._set_learning_rate()}
+    def learn(self, rollouts: Sequence[Rollout]) -> Learning[Selection]:
+        """Estimate advantages, then take a clipped step on each minibatch of some epochs."""
+        self.clock.start()
+        metrics = {"learning_rate": self._set_learning_rate()}
         if self.is_following:
-            given, rollouts = len(rollouts), self._still_whole(rollouts)
-            self._metrics["rollouts_missed"] = float(given - len(rollouts))
-        if not rollouts:  # all were written over, and nothing came after: there is nothing to learn from
-            return
-        batch, metrics = self._prepare(rollouts)
-        self._metrics |= metrics
-        self._clock.lap("advantages")
+            num_given, rollouts = len(rollouts), self._still_whole(rollouts)
+            metrics["rollouts_missed"] = float(num_given - len(rollouts))
+        if not rollouts:  # all were overwritten, and no newer ones are complete
+            return metrics | {"gradient_steps": 0.0}
+        batch, described = self._prepare(rollouts)
+        metrics |= described
+        self.clock.lap("advantages")
+        reports: list[Tensor] = []
         for epoch in range(max(1, round(self.config.epochs * self.attention))):
-            for indices in self._minibatches(len(batch.actions), epoch):
-                taken = yield Selection(batch, indices)
-                self._clock.start()  # others may have been served meanwhile
-            if self.config.kl_stop is not None and float(taken.report[_KL]) > self.config.kl_stop:
+            for indices in self._shuffled(len(batch.actions), epoch):
+                step = yield Selection(batch, indices)
+                self.clock.start()  # a stack trains others in between
+                reports.append(step.report)
+            if self.config.kl_stop is not None and float(reports[-1][_KL]) > self.config.kl_stop:
                 break
         self.version += 1
+        self._joined = ((), ())
+        metrics |= _means(self._read(reports))
+        refuse_divergence(self.version, metrics)
+        return metrics
 
     def _still_whole(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
-        """Copies of the rollouts, or of as many of the youngest where those were written over.
+        """Copies of the rollouts; of overwritten ones, as many of the newest instead.
 
-        An agent that waits for others of its process would otherwise find nothing, time after time. No
-        rollout is learned from twice.
+        Otherwise an agent that waits for others in its process might never find a rollout. No rollout is
+        used twice.
         """
         assert self._reader is not None, "attach() comes first"
         found = []
@@ -126,14 +129,14 @@ class PPO(GradientLearner[Selection]):
             for turn in sealed[: len(asked)] if are_there else sealed[-len(asked) :]:
                 data = self._reader.slot(shard, turn)
                 if data is not None:
-                    found.append(asked[0]._replace(data=data, turn=turn))
+                    found.append(asked[0]._replace(slots=(data,), turn=turn))
                     self._newest[shard] = turn
         return sorted(found, key=lambda rollout: (rollout.turn, rollout.shard))
 
     def _prepare(self, rollouts: Sequence[Rollout]) -> tuple[Minibatch, dict[str, float]]:
         """All decisions of the rollouts as one flat batch on the learner's device."""
         estimates = [
-            generalised_advantages(rollout.data, self.config.discount, self.config.trace)
+            generalised_advantages(rollout.data, self.config.gamma, self.config.gae_lambda)
             for rollout in rollouts
         ]
         is_known = _flat([estimate.is_known for estimate in estimates], 0)
@@ -161,45 +164,46 @@ class PPO(GradientLearner[Selection]):
             columns[4] = (advantages - advantages.mean()) / (advantages.std() + np.float32(1e-8))
         return Minibatch(*(torch.from_numpy(c).to(self.setup.device) for c in columns)), metrics
 
-    def _minibatches(self, num_decisions: int, epoch: int) -> Iterator[Tensor]:
-        """All decisions, in an order that depends on (seed, update, epoch) alone."""
+    def _shuffled(self, num_decisions: int, epoch: int) -> Iterator[Tensor]:
+        """Indices of all decisions; their order depends only on (seed, update, epoch)."""
         counter = [0, 0, self.version, epoch]
         generator = np.random.Generator(np.random.Philox(key=self.setup.seed, counter=counter))
         order = torch.from_numpy(generator.permutation(num_decisions))
         num_parts = -(-num_decisions // self.config.minibatch_size)
-        return iter(torch.tensor_split(order, num_parts))  # no small rest, which would weigh as much
+        return iter(torch.tensor_split(order, num_parts))  # equal parts: a small last one would count as much
 
-    def step(self, batch: Selection) -> Taken:
+    def size_of(self, batch: Selection) -> int:
+        return len(batch.indices)
+
+    def tensors(self, batch: Selection) -> Minibatch:
+        indices = batch.indices.to(batch.batch.actions.device)
+        return Minibatch(*(column.index_select(0, indices) for column in batch.batch))
+
+    def collate(self, batches: Sequence[Selection]) -> Minibatch:
+        """[batch, sample, …]; whole batches are joined once for all steps that choose from them."""
+        whole = [selection.batch for selection in batches]
+        if list(map(id, self._joined[0])) != list(map(id, whole)):
+            self._joined = (whole, [torch.cat(columns) for columns in zip(*whole, strict=True)])
+        starts = np.cumsum([0, *(len(batch.actions) for batch in whole[:-1])]).tolist()
+        chosen = [selection.indices + start for selection, start in zip(batches, starts, strict=True)]
+        indices = torch.cat(chosen).to(whole[0].actions.device)
+        shape = (len(batches), len(batches[0].indices))
+        columns = (column.index_select(0, indices) for column in self._joined[1])
+        return Minibatch(*(column.view(*shape, *column.shape[1:]) for column in columns))
+
+    def gradient_step(self, networks: Sequence[Network], batch: Minibatch, clock: StageClock) -> GradientStep:
         """One clipped step."""
-        minibatch = batch.minibatch()
-        self._clock.lap("gather")
-        with self.matrix_precision():
-            logits, values = self.model(minibatch.observation.float())
-        self._clock.lap("forward")
-        objective = self.judge(logits.float(), values.float(), minibatch, self.coefficients)
-        objective.backward()
-        self._clock.lap("backward")
-        norm = self._descend()
-        self._clock.lap("optimise")
-        return Taken(torch.cat([objective.report, norm.unsqueeze(0)]))
-
-    def matrix_precision(self) -> torch.autocast:
-        """How exactly matrix products are computed while learning."""
+        (network,) = networks
         is_rounded = self.config.precision == "bfloat16"
-        return torch.autocast(self.setup.device.type, torch.bfloat16, enabled=is_rounded)
-
-    def finished(self, reports: NDArray[np.float64] | None) -> Metrics:
-        """What the steps report, on average, and what the first found before anything had moved."""
-        metrics, num_steps = self._metrics, 0 if reports is None else len(reports)
-        if reports is not None:
-            names = (*LossReport._fields, "gradient_norm")
-            metrics |= dict(zip(names, reports.mean(axis=0).tolist(), strict=True))
-            first = LossReport(*reports[0, :-1].tolist())
-            metrics["largest_ratio_error"] = first.largest_ratio_error
-            metrics["first_minibatch_kl"] = first.approximate_kl
-        metrics["gradient_steps"] = float(num_steps)
-        refuse_divergence(self.version, metrics)
-        return metrics
+        with torch.autocast(self.setup.device.type, torch.bfloat16, enabled=is_rounded):
+            logits, values = network(batch.observation.float())
+        clock.lap("forward")
+        loss = self.loss(logits.float(), values.float(), batch, self.coefficients)
+        network.backward(loss.outputs, loss.slopes)
+        clock.lap("backward")
+        norm = network.descend(self.config.max_gradient_norm)
+        clock.lap("optimise")
+        return GradientStep(torch.cat([loss.report, norm.unsqueeze(-1)], -1))
 
     def state(self) -> LearnerState:
         """Copies of the weights and Adam's moments, and the version."""
@@ -212,6 +216,18 @@ class PPO(GradientLearner[Selection]):
 
 
 _KL = LossReport._fields.index("approximate_kl")
+
+
+def _means(reports: NDArray[np.float64] | None) -> Metrics:
+    """Means over the steps; and the first step's numbers, computed before the policy changed."""
+    assert reports is not None, "there is one step at least"
+    names = (*LossReport._fields, "gradient_norm")
+    first = LossReport(*reports[0, :-1].tolist())
+    return dict(zip(names, reports.mean(axis=0).tolist(), strict=True)) | {
+        "largest_ratio_error": first.largest_ratio_error,
+        "first_minibatch_kl": first.approximate_kl,
+        "gradient_steps": float(len(reports)),
+    }
 
 
 def _flat(arrays: Sequence[NDArray[Any]], trailing: int) -> NDArray[Any]:

@@ -51,7 +51,7 @@ class LossReport(NamedTuple):
     largest_ratio_error: float  # max |ratio - 1|
 
 
-class Objective(NamedTuple):
+class Loss(NamedTuple):
     """Where differentiation begins: `torch.autograd.backward(outputs, slopes)`."""
 
     outputs: tuple[Tensor, ...]
@@ -63,7 +63,7 @@ class Objective(NamedTuple):
         torch.autograd.backward(self.outputs, self.slopes)
 
 
-Judge = Callable[[Tensor, Tensor, Minibatch, Coefficients], Objective]
+LossFunction = Callable[[Tensor, Tensor, Minibatch, Coefficients], Loss]
 
 
 def ppo_loss(
@@ -113,7 +113,7 @@ def _loss_and_gradient(
     values_gradient: NDArray[np.float32],
     report: NDArray[np.float64],
 ) -> int:
-    """Fill the gradients and the report; return the first sample that cannot be judged, or -1."""
+    """Fill the gradients and the report; return the first sample without a finite loss, or -1."""
     num_samples = logits.shape[0]
     share = 1.0 / num_samples
     for sample in range(num_samples):
@@ -164,17 +164,17 @@ def _loss_and_gradient(
     return -1
 
 
-def judge_compiled(logits: Tensor, values: Tensor, batch: Minibatch, coefficients: Coefficients) -> Objective:
+def compiled_loss(logits: Tensor, values: Tensor, batch: Minibatch, coefficients: Coefficients) -> Loss:
     """The loss's gradient with respect to float32 `logits` and `values`, on the CPU."""
     logits_gradient, values_gradient = torch.zeros(logits.shape), torch.empty(values.shape)
     report = torch.zeros(*values.shape[:-1], len(LossReport._fields), dtype=torch.float64)
     parts = (logits.detach(), values.detach(), *batch, logits_gradient, values_gradient, report)
     for network in np.ndindex(values.shape[:-1]):  # once, where there is no axis for networks
-        _judge_one(*(part[network] for part in parts), coefficients=coefficients)
-    return Objective((logits, values), (logits_gradient, values_gradient), report)
+        _compiled_loss_of_one(*(part[network] for part in parts), coefficients=coefficients)
+    return Loss((logits, values), (logits_gradient, values_gradient), report)
 
 
-def _judge_one(
+def _compiled_loss_of_one(
     logits: Tensor,
     values: Tensor,
     *batch_and_results: Tensor,
@@ -211,14 +211,12 @@ def _explain_refusal(sample: int, logits: Tensor, batch: Minibatch) -> NoReturn:
     raise ModelError(f"sample {sample}: the policy's logits are not finite; training has diverged")
 
 
-def judge_reference(
-    logits: Tensor, values: Tensor, batch: Minibatch, coefficients: Coefficients
-) -> Objective:
+def reference_loss(logits: Tensor, values: Tensor, batch: Minibatch, coefficients: Coefficients) -> Loss:
     """The same for PyTorch's own differentiation, on any device."""
     loss, numbers = ppo_loss(logits, values, batch, coefficients)
     if not bool(numbers.isfinite().all()):
         _explain_loss(logits, batch)
-    return Objective((loss.sum(),), None, numbers)
+    return Loss((loss.sum(),), None, numbers)
 
 
 def _explain_loss(logits: Tensor, batch: Minibatch) -> NoReturn:

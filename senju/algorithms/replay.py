@@ -83,7 +83,7 @@ class Replay:
         ring: Ring,
         seed: int,
         n_step: int,
-        discount: float,
+        gamma: float,
         is_zero_sum: bool,
         priorities: Priorities | None = None,
         stops_at_exploration: bool = True,
@@ -93,9 +93,7 @@ class Replay:
         self.num_collected = 0  # decisions of those who learn, in all rollouts that were taken in
         self._seed = np.uint64(seed)
         self._reader = RingReader(ring)
-        self._linker = Linker(
-            ring.shape, ring.slot(0, 0), n_step, discount, is_zero_sum, stops_at_exploration
-        )
+        self._linker = Linker(ring.shape, ring.slot(0, 0), n_step, gamma, is_zero_sum, stops_at_exploration)
         self._links = self._linker.links
         self._ends = np.zeros(len(self._links.turns), np.int64)
         self._tree = SumTree(self._linker.num_frames) if priorities else None

@@ -31,8 +31,8 @@ def _estimate(
     terminated: NDArray[np.bool_],
     truncated: NDArray[np.bool_],
     bootstrap: NDArray[np.float32],
-    discount: float,
-    trace: float,
+    gamma: float,
+    gae_lambda: float,
     advantages: NDArray[np.float32],
     is_known: NDArray[np.bool_],
 ) -> None:
@@ -60,15 +60,15 @@ def _estimate(
                 value = values[time, row, place]
                 advantage = 0.0
                 if is_known[time, row, place]:
-                    surprise = reward_since[seat] + discount * next_value[seat] - value
-                    advantage = surprise + discount * trace * next_advantage[seat]
+                    surprise = reward_since[seat] + gamma * next_value[seat] - value
+                    advantage = surprise + gamma * gae_lambda * next_advantage[seat]
                     advantages[time, row, place] = advantage
                 next_value[seat] = value
                 next_advantage[seat] = advantage
                 reward_since[seat] = 0.0
 
 
-def generalised_advantages(slot: Slot, discount: float, trace: float) -> Advantages:
+def generalised_advantages(slot: Slot, gamma: float, gae_lambda: float) -> Advantages:
     """Generalised advantage estimates (Schulman 2016, eq. 16) of one rollout.
 
     The discount is applied per decision of the seat. A terminated game is worth nothing more; a
@@ -85,8 +85,8 @@ def generalised_advantages(slot: Slot, discount: float, trace: float) -> Advanta
         slot.terminated,
         slot.truncated,
         slot.bootstrap,
-        discount,
-        trace,
+        gamma,
+        gae_lambda,
         advantages,
         is_known,
     )

@@ -1,13 +1,22 @@
 """Adam for a stack of networks: one fused step over the rows of all that learn."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from senju.algorithms.gradient_learner import GradientLearner
 from senju.models.stacked import ModelStack
+
+
+class Optimised(Protocol):
+    """A learner as its optimizer sees it."""
+
+    optimizer: torch.optim.Adam
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the current update."""
 
 
 class StackedAdam:
@@ -17,9 +26,9 @@ class StackedAdam:
     steps of its own, as if it were alone.
     """
 
-    def __init__(self, networks: ModelStack, learners: Sequence[GradientLearner[Any]]) -> None:
+    def __init__(self, networks: ModelStack, learners: Sequence[Optimised]) -> None:
         self._networks, self._learners = networks, list(learners)
-        self._names = [name for name, place in networks.places.items() if place.is_trained]
+        self._names = [name for name, part in networks.slices.items() if part.is_trained]
         self._moments = {kind: torch.zeros_like(networks.weights) for kind in ("exp_avg", "exp_avg_sq")}
         # each parameter counts its own steps; all of a row are equal, and Adam itself counts in the first
         self._steps = torch.zeros(len(learners), len(self._names), device=networks.weights.device)

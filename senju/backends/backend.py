@@ -1,4 +1,4 @@
-"""The Backend contract: runs rollouts somewhere.
+"""The Backend contract: collects rollouts.
 
 backend.start(plan)
 backend.publish(weights, version=0)
@@ -10,145 +10,17 @@ backend.close()
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
-from dataclasses import dataclass, field
-from time import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
-from senju.collect.exploration import Acting
+from senju.backends.plan import Plan
 from senju.collect.orders import NO_ORDERS, Orders
-from senju.collect.resignation import Resignation
-from senju.collect.seating import Failure, Seating
 from senju.collect.shard import ShardState
-from senju.collect.slots import Ring, RingShape, Rollout
+from senju.collect.slots import Ring, Rollout
 from senju.config import Part
 from senju.models.weights import Weights
-from senju.opponents.table import OpponentSpec, TableSettings
-
-
-@dataclass(frozen=True)
-class Policy:
-    """A seat's own policy, and what is kept of what it did."""
-
-    model: dict[str, Any]  # name and settings
-    acting: dict[str, Any] = field(default_factory=dict)  # Acting
-    kept_turns: int = 1
-    keeps_final: bool = False
-    passing_turns: int = 1  # of which all columns are kept
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is to be played: plain data, so that it can be sent anywhere."""
-
-    game: dict[str, Any]  # name and settings
-    model: dict[str, Any]  # the current policy's; of the seating `independent`: the first seat's
-    seed: int
-    num_shards: int
-    games_per_shard: int
-    rollout_steps: int
-    seating: Seating = "self_play"
-    opponents: dict[str, Any] = field(default_factory=dict)  # of the seating `opponents`: TableSettings
-    policies: tuple[dict[str, Any], ...] = ()  # of the seating `independent`: Policy of every seat
-    is_shared: bool = False  # whether the rollouts lie in shared memory, since others learn from them
-    num_snapshots: int = 0  # places for the weights of past policies
-    acting: dict[str, Any] = field(default_factory=dict)  # how the current policy acts: Acting
-    max_lag: int = 0  # rollouts a shard may be ahead of the learner; 0 is the `sync` mode
-    kept_turns: int = 1  # collected rollouts that stay readable: the newest of each shard, or a replay
-    keeps_final: bool = False  # whether the positions in which games were truncated stay as well
-    whole_games: bool = False  # whether each rollout is one game of every row, from its start to its end
-    max_game_length: int = 0  # steps after which a game is cut; 0: never
-    resign_below: float = 0.0  # a mover whose value is below minus this gives up; 0: never
-    resign_exempt: float = 0.1  # share of the games that are played to the end all the same
-    folder: str | None = None  # where what a person must see is written, like a failing shard
-    sockets: tuple[str, ...] = ()  # files that workers remove should this process be killed
-
-    def __post_init__(self) -> None:
-        for name in ("policies", "sockets"):  # JSON knows lists alone
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-
-    @property
-    def resignation(self) -> Resignation:
-        """When games are given up."""
-        return Resignation(self.resign_below, self.resign_exempt)
-
-    @property
-    def table(self) -> TableSettings:
-        """How opponents are drawn and play."""
-        fixed = (OpponentSpec(**spec) for spec in self.opponents.get("fixed", ()))
-        return TableSettings(**{**self.opponents, "fixed": tuple(fixed)})
-
-    @property
-    def most_opponents(self) -> int:
-        """How many opponents there can be at once."""
-        return self.num_snapshots + len(self.opponents.get("fixed", ()))
-
-    @property
-    def how_to_act(self) -> tuple[Acting, ...]:
-        """How each of the policies turns a network's outputs into actions."""
-        policies = self.all_policies
-        return tuple(Acting(**{**policy.acting, "rungs": self.num_shards}) for policy in policies)
-
-    @property
-    def all_policies(self) -> tuple["Policy", ...]:
-        """Whose decisions are learned from: the current policy, or one for every seat."""
-        if not self.policies:
-            return (Policy(self.model, self.acting, self.kept_turns, self.keeps_final),)
-        return tuple(Policy(**policy) for policy in self.policies)
-
-    @property
-    def ring_shapes(self) -> tuple[RingShape, ...]:
-        """How many rollouts there is room for, for each of the policies."""
-        return tuple(
-            RingShape(
-                num_shards=self.num_shards,
-                num_steps=self.rollout_steps,
-                num_rows=self.games_per_shard,
-                kept=policy.kept_turns,
-                ahead=self.max_lag,
-                keeps_final=policy.keeps_final,
-                passing=policy.passing_turns,
-            )
-            for policy in self.all_policies
-        )
-
-
-class Activity(NamedTuple):
-    """What a worker did for a while: one rollout of one shard. Times are of `time.monotonic`."""
-
-    worker: int
-    shard: int
-    turn: int  # the shard's rollouts, counted from 0 at the backend's start
-    began: float
-    ended: float
-
-
-class Event(NamedTuple):
-    """Something a person may want to know of: a worker lost or replaced, fewer than asked for, …"""
-
-    kind: str
-    message: str
-    worker: int | None
-    time: float  # of `time.time`
-
-
-def happened(kind: str, message: str, worker: int | None = None) -> Event:
-    """An event of this moment."""
-    return Event(kind, message, worker, time())
-
-
-@dataclass(frozen=True)
-class WorkerStatus:
-    """One worker now."""
-
-    index: int
-    state: str  # starting, waiting, playing, paused
-    pid: int | None  # None for a thread
-    shard: int | None  # what it plays
-    rollouts: int  # finished since the start
-    restarts: int
-    busy_share: float  # of its time since the start
-    memory_bytes: int  # of its process; 0 for a thread, or where it is not known
+from senju.workers.role import Activity, Event, TeamControl, TeamStatus, WorkerStatus
 
 
 @dataclass(frozen=True)
@@ -156,17 +28,44 @@ class BackendStatus:
     """A backend now. Slots are ready (finished, not yet collected), playing, held (by the caller) or free."""
 
     backend: str
-    wanted_workers: int
-    workers: tuple[WorkerStatus, ...]
+    team: TeamStatus
     slots_ready: int
     slots_playing: int
     slots_held: int
     slots_free: int
     version: int
-    restarts: int
     set_aside: tuple[int, ...]  # shards that failed too often
     shared_bytes: int
     memory_bytes: int  # of this process and its workers together, as far as it is known
+
+    @property
+    def workers(self) -> tuple[WorkerStatus, ...]:
+        """The workers of the team."""
+        return self.team.workers
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        found = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "team"}
+        workers = []
+        for worker in self.workers:
+            described = asdict(worker) | {"shard": worker.task.shard if worker.task else None}
+            described["rollouts"] = described.pop("num_finished")
+            del described["task"]
+            workers.append(described)
+        team = self.team
+        return found | {
+            "wanted_workers": team.wanted_workers,
+            "restarts": team.restarts,
+            "workers": workers,
+        }
+
+
+class BackendReport(NamedTuple):
+    """What happened since the last report."""
+
+    timings: dict[str, float]  # seconds of each stage of collecting; they add up to the time spent here
+    activities: list[Activity]
+    events: list[Event]
 
 
 class BackendConfig(Part):
@@ -174,7 +73,7 @@ class BackendConfig(Part):
 
 
 class Backend(ABC):
-    """Plays shards with the weights it was given last. The trainer cannot tell one from another."""
+    """Collects rollouts with the newest published weights. The trainer cannot tell one from another."""
 
     Config: ClassVar[type[Part]] = BackendConfig
 
@@ -192,32 +91,40 @@ class Backend(ABC):
 
     @property
     def ring(self) -> Ring:
-        """The only one, where one policy is learned from."""
+        """The only ring of a plan with one policy."""
         (ring,) = self.rings
         return ring
 
     @property
     @abstractmethod
     def shared_memory(self) -> int | None:
-        """A descriptor of the memory that holds the arena, where the plan has it shared."""
+        """A descriptor of the memory that holds the rollouts, if the plan shares it."""
+
+    @property
+    @abstractmethod
+    def team(self) -> TeamControl:
+        """The workers: pause, resume, reset, resize."""
 
     @abstractmethod
-    def publish(self, weights: Weights, version: int, orders: Orders = NO_ORDERS) -> None:
-        """Make these the weights that act from the next rollout on, and these the orders."""
+    def publish(
+        self,
+        weights: Weights,
+        version: int,
+        orders: Orders = NO_ORDERS,
+        opponents: Mapping[int, Weights] | None = None,
+    ) -> None:
+        """Let these weights and orders act from the next rollout on.
 
-    @abstractmethod
-    def publish_opponent(self, place: int, weights: Weights) -> None:
-        """Put an opponent's weights into a place that no published orders name, before some do."""
+        `opponents` are weights for places that earlier orders do not name.
+        """
 
     @abstractmethod
     def collect(self, timeout: float | None = None) -> list[Rollout]:
         """The next rollout of every shard, in order.
 
-        They are valid until the next call, and all but their clock and the `PASSING` columns for
-        `kept_turns` calls.
-
-        Where `timeout` seconds are not enough, those that are finished come now and the rest of them
-        with the next call: nothing is lost, and no shard gets ahead of another.
+        They are valid until the next call; all but their clock and the transient columns for
+        `kept_turns` calls. If `timeout` seconds are not enough, the finished ones come now and the others
+        with the next call: none is lost, and no shard gets ahead of another.
         """
 
     @abstractmethod
@@ -229,40 +136,12 @@ class Backend(ABC):
         """Go back to a snapshot; rollouts are counted on from `turn`, if it is given."""
 
     @abstractmethod
-    def pause(self, workers: Collection[int] | None = None) -> None:
-        """Let these workers (None: all) finish their rollout and begin no other."""
-
-    @abstractmethod
-    def resume(self, workers: Collection[int] | None = None) -> None:
-        """Let paused workers play on."""
-
-    @abstractmethod
-    def reset(self, workers: Collection[int] | None = None) -> None:
-        """Replace these workers by fresh ones; the games go on where they were."""
-
-    @abstractmethod
-    def resize(self, num_workers: int) -> None:
-        """Go on with another number of workers; the result stays the same."""
-
-    @abstractmethod
     def status(self) -> BackendStatus:
-        """What the workers and the slots are doing now; may be asked from any thread."""
+        """The workers and the slots now; may be called from any thread."""
 
     @abstractmethod
-    def take_timings(self) -> dict[str, float]:
-        """Seconds of each stage of collecting since the last call; they add up to the time spent here."""
-
-    @abstractmethod
-    def take_failures(self) -> list[Failure]:
-        """The opponents that failed in rollouts collected since the last call."""
-
-    @abstractmethod
-    def take_activities(self) -> list[Activity]:
-        """What the workers did since the last call."""
-
-    @abstractmethod
-    def take_events(self) -> list[Event]:
-        """What happened since the last call that a person may want to know."""
+    def report(self) -> BackendReport:
+        """Timings, activities and events since the last report."""
 
     @abstractmethod
     def close(self) -> None:

@@ -1,17 +1,16 @@
-"""What a plan says, as objects: whoever plays builds the same ones."""
+"""Objects that a plan describes. Every worker builds the same ones."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from senju.backends.backend import Plan
-from senju.collect.exploration import BY_POLICY
-from senju.collect.independent import IndependentPlayer, warm_up_independent
+from senju.backends.plan import Plan
 from senju.collect.orders import Orders
-from senju.collect.rollout import RolloutPlayer, warm_up
-from senju.collect.seating import seat_seed
+from senju.collect.policy import Policy
+from senju.collect.rollout import RolloutPlayer, policy_view, warm_up
 from senju.collect.shard import Shard
 from senju.collect.slots import Allocate, Ring, new_slot
 from senju.errors import ModelError
@@ -23,50 +22,68 @@ from senju.models.weights import WeightBlock, Weights
 from senju.opponents.table import OpponentSpec, OpponentTable, TableSettings
 from senju.timing import StageClock
 
+_WARM_UP_STEPS = 4  # enough for every seat to move
 
-def warm_up_plan(plan: Plan, game: Game, models: Sequence[Model]) -> None:
+
+class PlanModels(NamedTuple):
+    """The networks of a plan."""
+
+    policies: list[Model]  # with the weights that they start from
+    fixed: list[Model]  # of the fixed opponents that are agents
+
+    def read_weights(self) -> Weights:
+        """The policies' weights, one after another: what is published."""
+        return WeightBlock(nn.ModuleList(self.policies)).read()
+
+
+def new_models(plan: Plan, game: Game | None = None) -> PlanModels:
+    """The networks with their first weights."""
+    game = game or make_game(**plan.game)
+    shape, num_actions = game.observation_shape, game.num_actions
+    fixed = plan.opponents.fixed if plan.opponents else ()
+    return PlanModels(
+        [make_model(policy.model, shape, num_actions, policy.seed) for policy in plan.policies],
+        [make_model(spec.model, shape, num_actions, plan.seed) for spec in fixed if spec.model is not None],
+    )
+
+
+def warm_up_plan(plan: Plan, game: Game, models: PlanModels) -> None:
     """Compile, or load from the cache, what playing the plan needs; workers then find it all."""
-    if plan.policies:
-        warm_up_independent(game, models, plan.how_to_act)
-        return
-    warm_up(game, models[0])
-    if plan.seating == "opponents":
+    warm_up(game, models.policies)
+    if plan.opponents is not None:
         settings = TableSettings(fixed=(OpponentSpec("random"),) * 2, in_play=1)
         orders = Orders(ids=(1, 2), places=(-1, -1), odds=(0.5, 0.5))
-        others = OpponentTable(game, 1, settings, models, BY_POLICY, _no_weights)
-        player = RolloutPlayer(game, models[0], 1, StageClock(), others=others)
-        player.play(Shard(game, 0, 1, 0), new_slot(game, _WARM_UP_STEPS, 1), orders)
-
-
-_WARM_UP_STEPS = 4  # enough for everybody to move
+        policies = [Policy(model) for model in models.policies]
+        others = OpponentTable(game, 1, settings, policies, models.fixed, _no_weights)
+        player = RolloutPlayer(game, policies, 1, StageClock(), others=others)
+        view = policy_view(game, len(policies))
+        slots = [new_slot(view, _WARM_UP_STEPS, 1) for _ in policies]
+        player.play(Shard(game, 0, 1, 0), slots, orders)
 
 
 def _no_weights(place: int) -> Weights:
-    raise AssertionError(f"nobody's weights lie in place {place}")
+    raise AssertionError(f"place {place} is empty")
 
 
-def new_acting_models(plan: Plan, game: Game | None = None) -> list[Model]:
-    """The plan's network with the weights it starts from, and one for each fixed agent.
+class WeightSizes(NamedTuple):
+    """Bytes of a plan's weights."""
 
-    Where every seat has a policy of its own, the networks of all seats.
-    """
-    game = game or make_game(**plan.game)
-    if plan.policies:
-        return [
-            make_model(policy.model, game.observation_shape, game.num_actions, seat_seed(plan.seed, seat))
-            for seat, policy in enumerate(plan.all_policies)
-        ]
-    settings = [plan.model, *(spec.model for spec in plan.table.fixed if spec.model is not None)]
-    return [make_model(each, game.observation_shape, game.num_actions, plan.seed) for each in settings]
+    policies: int  # of all policies together: what is published
+    fixed: list[int]  # of each fixed opponent that is an agent
+
+
+def weight_sizes(models: PlanModels) -> WeightSizes:
+    """The sizes of these networks' weights."""
+    policies = WeightBlock(nn.ModuleList(models.policies)).num_bytes
+    return WeightSizes(policies, [WeightBlock(model).num_bytes for model in models.fixed])
 
 
 class OpponentWeights:
     """Places for the weights of opponents: of snapshots first, then of each fixed agent."""
 
-    def __init__(self, plan: Plan, sizes: Sequence[int], allocate: Allocate = np.zeros) -> None:
-        own, *fixed = sizes
+    def __init__(self, plan: Plan, sizes: WeightSizes, allocate: Allocate = np.zeros) -> None:
         self._places: list[NDArray[np.uint8]] = [
-            allocate(size, np.uint8) for size in [own] * plan.num_snapshots + fixed
+            allocate(size, np.uint8) for size in [sizes.policies] * plan.num_snapshots + sizes.fixed
         ]
 
     def write(self, place: int, weights: Weights) -> None:
@@ -79,42 +96,32 @@ class OpponentWeights:
         self._places[place][:] = weights
 
     def read(self, place: int) -> Weights:
-        """What lies there, not a copy."""
+        """The weights in a place, not a copy."""
         return self._places[place]
 
 
-def weight_block(plan: Plan, models: Sequence[Model]) -> WeightBlock:
-    """What is published: the current policy's weights, or those of all seats one after another."""
-    return WeightBlock(nn.ModuleList(models) if plan.policies else models[0])
-
-
-def block_sizes(plan: Plan, models: Sequence[Model]) -> list[int]:
-    """How many bytes what is published takes, and each fixed opponent's weights."""
-    others = () if plan.policies else models[1:]
-    return [weight_block(plan, models).num_bytes, *(WeightBlock(model).num_bytes for model in others)]
-
-
 def new_rings(plan: Plan, game: Game, allocate: Allocate = np.zeros) -> tuple[Ring, ...]:
-    """A ring for each policy; what one seat sees is a game of one seat."""
-    view = game.seat_view if plan.policies else game
+    """A ring for each policy."""
+    view = policy_view(game, len(plan.policies))
     return tuple(Ring(view, shape, allocate) for shape in plan.ring_shapes)
 
 
 def new_rollout_player(
     plan: Plan,
     game: Game,
-    models: Sequence[Model],
+    models: PlanModels,
     clock: StageClock,
     weights_at: Callable[[int], Weights],
-) -> RolloutPlayer | IndependentPlayer:
-    """Whoever plays the plan's shards; the first of the models acts, or each of them in its seat."""
-    num_rows = plan.games_per_shard
-    if plan.policies:
-        return IndependentPlayer(game, models, num_rows, clock, plan.how_to_act)
-    (acting,), others = plan.how_to_act, None
-    if plan.seating == "opponents":
-        others = OpponentTable(game, num_rows, plan.table, models, acting, weights_at)
-    return RolloutPlayer(game, models[0], num_rows, clock, plan.resignation, acting, others, plan.whole_games)
+) -> RolloutPlayer:
+    """A player for the plan's shards; `weights_at` gives the weights in an opponent's place."""
+    policies = [
+        Policy(model, plan.acting(policy))
+        for model, policy in zip(models.policies, plan.policies, strict=True)
+    ]
+    num_rows, others = plan.games_per_shard, None
+    if plan.opponents is not None:
+        others = OpponentTable(game, num_rows, plan.opponents, policies, models.fixed, weights_at)
+    return RolloutPlayer(game, policies, num_rows, clock, plan.resignation, others, plan.whole_games)
 
 
 def new_shard(plan: Plan, game: Game, index: int) -> Shard:

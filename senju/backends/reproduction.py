@@ -1,6 +1,5 @@
 """A rollout that failed, in one file: everything needed to play it alone, and nothing that can run code."""
 
-import dataclasses
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,17 +8,15 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError
 from safetensors.numpy import load
 from safetensors.torch import save
 
-from senju.backends.backend import Plan
-from senju.backends.building import new_acting_models, new_rollout_player, new_shard, weight_block
+from senju.backends.building import new_models, new_rings, new_rollout_player, new_shard
+from senju.backends.plan import Plan
 from senju.collect.orders import Orders
-from senju.collect.seating import Seating
 from senju.collect.shard import ShardState, new_shard_state
-from senju.collect.slots import Ring
 from senju.errors import CheckpointError, RunFolderError, SenjuError
 from senju.files import describe_os_error, make_folder, read_file, replace_durably
 from senju.games import make_game
@@ -53,10 +50,10 @@ class Reproduction:
         """Write the file and return its path."""
         path = folder / f"shard-{self.shard}-rollout-{self.turn}-version-{self.version}.safetensors"
         facts = {
-            "plan": dataclasses.asdict(self.plan),
+            "plan": self.plan.model_dump(mode="json"),
             "shard": self.shard,
             "turn": self.turn,
-            "orders": self.orders,
+            "orders": self.orders._asdict(),
             "cause": self.cause,
         }
         tensors = {
@@ -76,11 +73,11 @@ class Reproduction:
         """Read a file that `save` wrote; TrustError where it names code that is not trusted."""
         try:
             data = read_file(path)
-            facts = json.loads(_header(data)["__metadata__"]["senju"])
+            text = _header(data)["__metadata__"]["senju"]
             arrays = load(data)
-            found = _Facts.model_validate(facts)
-            require_trust(path, facts["plan"])
-            plan = Plan(**facts["plan"])
+            found = _Facts.model_validate_json(text)
+            require_trust(path, json.loads(text)["plan"])
+            plan, orders = found.plan, found.orders
             weights = _flat(arrays.pop("weights"))
             opponents = {
                 int(name.removeprefix("opponent.")): _flat(arrays.pop(name))
@@ -94,44 +91,36 @@ class Reproduction:
             raise
         except (*_WRONG, SafetensorError) as error:
             raise CheckpointError(_no_such_file(path, f"{type(error).__name__}: {error}")) from None
-        version, epsilon, *lists = facts["orders"]
-        orders = Orders(version, epsilon, *map(tuple, lists))
-        if not found.fits(orders, opponents):
+        if not found.fits(opponents):
             raise CheckpointError(_no_such_file(path, "its shard or its opponents are not those of its plan"))
         return cls(plan, found.shard, found.turn, orders, found.cause, state, weights, opponents)
 
     def play(self) -> None:
         """Play the rollout here; whatever goes wrong comes as it comes."""
         plan, game = self.plan, make_game(**self.plan.game)
-        models = new_acting_models(plan, game)
-        weight_block(plan, models).write(self.weights)
+        models = new_models(plan, game)
         shard = new_shard(plan, game, self.shard)
         shard.restore(self.state)
         player = new_rollout_player(plan, game, models, StageClock(), self.opponents.__getitem__)
-        shapes = [dataclasses.replace(shape, num_shards=1, kept=1, ahead=0) for shape in plan.ring_shapes]
-        view = game.seat_view if plan.policies else game
-        slots = [Ring(view, shape).slot(0, 0) for shape in shapes]
-        player.play_all(shard, slots, self.orders)
+        player.weights.write(self.weights)
+        policies = tuple(policy.model_copy(update={"kept_turns": 1}) for policy in plan.policies)
+        one_turn = plan.model_copy(update={"num_shards": 1, "max_lag": 0, "policies": policies})
+        slots = [ring.slot(0, 0) for ring in new_rings(one_turn, game)]
+        player.play(shard, slots, self.orders)
 
 
-class _SavedPlan(BaseModel):
-    """The numbers of a plan; what it names is checked by those who make it."""
+_Id = Annotated[int, Field(ge=-1, lt=2**31)]
+_Share = Annotated[float, Field(ge=0, le=1.0001)]
 
-    model_config = ConfigDict(strict=True, extra="allow")
 
-    game: dict[str, Any]
-    model: dict[str, Any]
-    seed: int = Field(ge=0, lt=2**63)
-    num_shards: int = Field(ge=1, lt=2**31)
-    games_per_shard: int = Field(ge=1, lt=2**31)
-    rollout_steps: int = Field(ge=1, lt=2**31)
-    seating: Seating = "self_play"
-    opponents: dict[str, Any] = Field(default_factory=dict)
-    policies: list[dict[str, Any]] = Field(default_factory=list)
-    acting: dict[str, Any] = Field(default_factory=dict)
-    folder: str | None = None
-    sockets: list[str] = Field(default_factory=list)
-    max_game_length: int = Field(0, ge=0, lt=2**63)
+class _SavedOrders(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    version: int = Field(ge=0, lt=2**53)
+    epsilons: list[_Share]
+    ids: list[_Id]
+    places: list[_Id]
+    odds: list[_Share]
 
 
 class _Facts(BaseModel):
@@ -139,38 +128,26 @@ class _Facts(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    plan: _SavedPlan
+    plan: Plan
     shard: int = Field(ge=0)
     turn: int = Field(ge=0, lt=2**53)
-    orders: Annotated[list[Any], Field(min_length=2, max_length=len(Orders._fields))]
+    saved_orders: _SavedOrders = Field(alias="orders")
     cause: str
 
-    @field_validator("orders")
-    @classmethod
-    def _require_orders(cls, orders: list[Any]) -> list[Any]:
-        _SavedOrders.model_validate(dict(zip(Orders._fields, orders, strict=False)))
-        return orders
+    @property
+    def orders(self) -> Orders:
+        """The orders that the rollout was played by."""
+        saved = self.saved_orders
+        epsilons, ids = tuple(saved.epsilons), tuple(saved.ids)
+        return Orders(saved.version, epsilons, ids, tuple(saved.places), tuple(saved.odds))
 
-    def fits(self, orders: Orders, opponents: dict[int, Weights]) -> bool:
+    def fits(self, opponents: dict[int, Weights]) -> bool:
         """Whether the shard is one of the plan's, and all opponents' weights are there."""
+        orders, plan = self.orders, self.plan
         is_whole = len(orders.ids) == len(orders.places) == len(orders.odds)
+        is_for_all = len(orders.epsilons) in (0, len(plan.policies))
         needed = {place for place in orders.places if place >= 0}
-        return self.shard < self.plan.num_shards and is_whole and needed <= set(opponents)
-
-
-_Id = Annotated[int, Field(ge=-1, lt=2**31)]
-_Share = Annotated[float, Field(ge=0, le=1)]
-
-
-class _SavedOrders(BaseModel):
-    model_config = ConfigDict(strict=True)
-
-    version: int = Field(ge=0, lt=2**53)
-    epsilon: _Share
-    ids: list[_Id] = Field(default_factory=list)
-    places: list[_Id] = Field(default_factory=list)
-    odds: list[Annotated[float, Field(ge=0, le=1.0001)]] = Field(default_factory=list)
-    epsilons: list[_Share] = Field(default_factory=list)
+        return self.shard < plan.num_shards and is_whole and is_for_all and needed <= set(opponents)
 
 
 def _header(data: bytes) -> Any:

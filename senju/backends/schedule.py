@@ -1,4 +1,4 @@
-"""Which rollout is played next, which are finished, which are handed over: bookkeeping, and nothing else.
+"""Which rollout is played next, which are finished, which were handed over.
 
 A shard's rollouts are numbered by turns. The caller takes them turn by turn; a shard may be up to
 `depth` rollouts beyond the last turn that the caller has taken and given back as a whole. With a depth
@@ -6,15 +6,26 @@ of 1 it waits for the caller: that is the `sync` mode.
 """
 
 import heapq
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from senju.collect.seating import Failure
+from senju.workers.role import TaskQueue
 
 
-class Task(NamedTuple):
-    """One rollout to play; the ticket tells it from earlier attempts at the same one."""
+class RolloutTask(NamedTuple):
+    """One rollout to play; the number tells it from earlier attempts at the same one."""
 
-    ticket: int
+    number: int
     shard: int
     turn: int
+
+
+class Played(NamedTuple):
+    """The result of a rollout: the version that acted, and the opponents that failed."""
+
+    version: int
+    failures: tuple[Failure, ...] = ()
 
 
 class Finished(NamedTuple):
@@ -23,102 +34,126 @@ class Finished(NamedTuple):
     shard: int
     turn: int
     version: int
+    failures: tuple[Failure, ...] = ()
 
 
 class _Line:
     """One shard's rollouts: released < handed over <= finished <= being played."""
 
     def __init__(self) -> None:
-        self.released = 0  # turns below are the caller's no more
+        self.released = 0  # turns below were given back by the caller
         self.taken = 0  # turns below were handed over
         self.next = 0  # the turn to play, or being played
-        self.versions: dict[int, int] = {}  # of turns that are finished and not released
-        self.task: Task | None = None
+        self.played: dict[int, Played] = {}  # turns that are finished and not released
+        self.task: RolloutTask | None = None
         self.failures = 0  # of the next turn
 
 
-class Schedule:
+class Schedule(TaskQueue):
     """The rollouts of all shards.
 
     >>> schedule = Schedule(num_shards=2, depth=1)
     >>> first, second = schedule.begin(), schedule.begin()
-    >>> schedule.finish(second, version=0), schedule.ready()
+    >>> schedule.finish(second, Played(0)), schedule.ready()
     (True, [1])
-    >>> schedule.finish(first, version=0), schedule.ready()
+    >>> schedule.finish(first, Played(0)), schedule.ready()
     (True, [0, 1])
     """
 
     def __init__(self, num_shards: int, depth: int) -> None:
         self.depth = depth
-        self.turn = 0  # what the caller takes now
+        self.turn = 0  # the caller takes this one next
         self.set_aside: set[int] = set()
-        self._given_back = 0  # whole turns below are the caller's no more
+        self._given_back = 0  # whole turns below were given back by the caller
         self._lines = [_Line() for _ in range(num_shards)]
-        self._tickets = 0
-        self._idle = [(0, shard) for shard in range(num_shards)]  # heap of (turn, shard) that nobody plays
+        self._number = 0
+        self._idle = [(0, shard) for shard in range(num_shards)]  # heap of (turn, shard) to be played
         self._missing = num_shards  # rollouts of the current turn that are not finished
+        self._num_waiting, self._num_running = num_shards, 0
 
-    def begin(self) -> Task | None:
-        """Something to play, the furthest behind first; None where all must wait."""
-        end = self._given_back + self.depth  # of a turn taken in parts, no shard begins the one after
+    @property
+    def _end(self) -> int:
+        """Turns from here on must wait; while a turn is taken in parts, no shard begins the one after."""
+        return self._given_back + self.depth
+
+    def begin(self, worker: int = 0, workers: Sequence[int] = ()) -> RolloutTask | None:
+        """The rollout that is furthest behind; None if all must wait."""
         while self._idle and self._idle[0][1] in self.set_aside:
             heapq.heappop(self._idle)
-        if not self._idle or self._idle[0][0] >= end:
+        if not self._idle or self._idle[0][0] >= self._end:
             return None
         turn, shard = heapq.heappop(self._idle)
-        self._tickets += 1
-        task = Task(self._tickets, shard, turn)
+        self._num_waiting -= 1
+        self._num_running += 1
+        self._number += 1
+        task = RolloutTask(self._number, shard, turn)
         self._lines[shard].task = task
         return task
 
-    def count_playable(self) -> int:
-        """How many rollouts could begin now."""
-        end = self._given_back + self.depth
-        return sum(turn < end and shard not in self.set_aside for turn, shard in self._idle)
+    def count_waiting(self) -> int:
+        """Rollouts that could begin now."""
+        return self._num_waiting
 
-    def finish(self, task: Task, version: int) -> bool:
-        """The rollout lies in its slot; False where the task is not the one being waited for."""
+    def count_running(self) -> int:
+        """Rollouts that are being played."""
+        return self._num_running
+
+    def _push(self, turn: int, shard: int) -> None:
+        self._num_waiting += turn < self._end and shard not in self.set_aside
+        heapq.heappush(self._idle, (turn, shard))
+
+    def _count(self) -> None:
+        """Count anew, after a change of what may begin."""
+        end = self._end
+        self._num_waiting = sum(turn < end and shard not in self.set_aside for turn, shard in self._idle)
+        self._missing = len(self._awaited()) - len(self.ready())
+
+    def finish(self, task: RolloutTask, result: Any) -> bool:
+        """The rollout lies in its slot; False if the task is not the current one of its shard."""
         line = self._lines[task.shard]
         if line.task != task:
             return False
         line.task, line.failures = None, 0
-        line.versions[task.turn] = version
+        line.played[task.turn] = result
         line.next += 1
+        self._num_running -= 1
         self._missing -= task.turn == self.turn
-        heapq.heappush(self._idle, (line.next, task.shard))
+        self._push(line.next, task.shard)
         return True
 
-    def lose(self, task: Task, is_its_fault: bool = True) -> int:
-        """The rollout is to be played again; return how often it has failed."""
+    def lose(self, task: RolloutTask, is_its_fault: bool = True) -> int:
+        """The rollout must be played again; return how often it has failed."""
         line = self._lines[task.shard]
         if line.task == task:
             line.task = None
             line.failures += is_its_fault
-            heapq.heappush(self._idle, (line.next, task.shard))
+            self._num_running -= 1
+            self._push(line.next, task.shard)
         return line.failures
 
-    def abandon(self, shard: int) -> None:
-        """Play this shard no more."""
-        self.set_aside.add(shard)
-        self._count_missing()
+    def is_due(self) -> bool:
+        """Whether the current turn is complete."""
+        return self.is_complete()
+
+    def abandon(self, task: RolloutTask) -> None:
+        """Set the shard aside: it is not played any more."""
+        self.set_aside.add(task.shard)
+        self._count()
 
     def ready(self) -> list[int]:
         """The shards whose rollout of the current turn is finished and not yet taken."""
-        return [shard for shard in self._awaited() if self.turn in self._lines[shard].versions]
+        return [shard for shard in self._awaited() if self.turn in self._lines[shard].played]
 
     def is_complete(self) -> bool:
         """Whether every rollout of the current turn is finished."""
         return self._missing == 0
-
-    def _count_missing(self) -> None:
-        self._missing = len(self._awaited()) - len(self.ready())
 
     def _awaited(self) -> list[int]:
         """The shards that have not been handed over in the current turn."""
         return [
             shard
             for shard, line in enumerate(self._lines)
-            if line.taken == self.turn and (shard not in self.set_aside or self.turn in line.versions)
+            if line.taken == self.turn and (shard not in self.set_aside or self.turn in line.played)
         ]
 
     def next_turn(self, shard: int) -> int:
@@ -131,19 +166,20 @@ class Schedule:
         for shard in self.ready():
             line = self._lines[shard]
             line.taken += 1
-            taken.append(Finished(shard, self.turn, line.versions[self.turn]))
+            taken.append(Finished(shard, self.turn, *line.played[self.turn]))
         if not self._awaited():
             self.turn += 1
-            self._count_missing()
+            self._count()
         return taken
 
     def release(self) -> None:
-        """What was handed over may be written over."""
+        """The caller gives back what it has taken: slots may be overwritten."""
         for line in self._lines:
             for turn in range(line.released, line.taken):
-                del line.versions[turn]
+                del line.played[turn]
             line.released = line.taken
         self._given_back = self.turn
+        self._count()
 
     def rewind(self, turn: int | None = None) -> None:
         """Forget all rollouts that were not handed over; those being played will come too late.
@@ -154,15 +190,16 @@ class Schedule:
         if turn is not None:
             self.turn = self._given_back = turn
         for line in self._lines:
-            line.versions.clear()
+            line.played.clear()
             line.released = line.taken = line.next = self.turn
             line.task, line.failures = None, 0
         self._idle = [(self.turn, shard) for shard in range(len(self._lines))]
-        self._count_missing()
+        self._num_running = 0
+        self._count()
 
     def counts(self) -> tuple[int, int, int, int]:
         """How many slots are ready, being played, held by the caller, and free."""
-        ready = sum(len(line.versions) - (line.taken - line.released) for line in self._lines)
+        ready = sum(len(line.played) - (line.taken - line.released) for line in self._lines)
         held = sum(line.taken - line.released for line in self._lines)
-        playing = sum(line.task is not None for line in self._lines)
+        playing = self._num_running
         return ready, playing, held, len(self._lines) * self.depth - ready - playing - held

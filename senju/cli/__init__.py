@@ -1,1 +1,1 @@
-"""The command line: the only part that prints."""
+"""The command line (main.py): the only part that prints."""

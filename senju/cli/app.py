@@ -23,10 +23,7 @@ from senju.cli.verify import verify
 from senju.version import __version__
 
 app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_show_locals=False,
+    no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_show_locals=False
 )
 
 
@@ -42,7 +39,7 @@ def senju(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Train game-playing agents with many hands at once."""
+    """Train game-playing agents in parallel."""
 
 
 USING = (train, evaluate, arena, play, usi, games, explain_action, doctor)

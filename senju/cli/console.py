@@ -1,4 +1,4 @@
-"""What all commands share: consoles, results for machines, and errors for people."""
+"""Parts of every command: consoles, JSON output, error messages, and settings from options."""
 
 import json
 import math
@@ -6,7 +6,8 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -14,29 +15,20 @@ from rich.markup import escape
 
 from senju.config import Settings, merged, parse_assignment, read_yaml
 from senju.errors import ConfigError, SenjuError
-from senju.trust import require_trust
+from senju.trust import require_trust, trusting
 
-if TYPE_CHECKING:  # it loads torch, and an engine must be there at once
-    from senju.training.evaluation import MatchResult
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+INTERRUPTED = 130  # the exit code that a shell expects from a program stopped by Ctrl-C
 
-out = Console()
-err = Console(stderr=True)
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for machines.")]
-TrustOption = Annotated[
-    bool,
-    typer.Option("--trust", help="Load code that a run or file names, though it is not installed."),
-]
-MAX_SEED = 2**63 - 1
-SeedOption = Annotated[int, typer.Option(help="Of openings and of players that draw.", min=0, max=MAX_SEED)]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="PART.KEY=VALUE", help="Change one setting; may be given often."),
-]
+def say(text: str, console: Console | None = None) -> None:
+    """Print a line without breaking it, so that paths and commands can be copied."""
+    (console or out).print(text, highlight=False, soft_wrap=True)
 
 
 def print_json(result: Any) -> None:
-    """Print a result as one JSON document; what is not a number becomes null.
+    """Print a result as one JSON document; NaN and infinity become null.
 
     Where the output cannot encode some character, all of them beyond ASCII are escaped as JSON has it.
     """
@@ -57,37 +49,46 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def print_error(error: object) -> None:
+    """Print an error message to standard error."""
+    say(f"[bold red]error:[/] {escape(str(error))}", err)
+
+
 @contextmanager
-def friendly_errors() -> Iterator[None]:
-    """Show senju's own errors as one message: exit code 2 for bad input, 1 for anything else."""
+def friendly_errors(trust: bool = False) -> Iterator[None]:
+    """Show senju's own errors as one message: exit code 2 for bad input, 1 for any other error.
+
+    With `trust`, code that a run or file names is loaded although it is not installed.
+    """
     try:
-        yield
+        with trusting(trust):
+            yield
     except SenjuError as error:
-        err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        print_error(error)
         raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None
 
 
-def settings_from(config_file: Any, assignments: list[str] | None, **options: Any) -> Settings:
-    """Settings of a YAML file, then of `--set`, then of options of their own."""
-    layers = [read_yaml(config_file)] if config_file else []
-    require_trust(config_file, layers)
+def settings_from(config_file: Path | None, assignments: list[str] | None, **options: Any) -> Settings:
+    """Settings of a YAML file, then of `--set`, then of other options."""
+    layers: list[Settings] = []
+    if config_file is not None:
+        layers = [read_yaml(config_file)]
+        require_trust(config_file, layers)
     layers += [parse_assignment(text) for text in assignments or []]
     given = {key: value for key, value in options.items() if value is not None}
     return merged(*layers, given)
 
 
-def program() -> str:
-    """How this program was called, so that a hint can be typed as it stands."""
+def require_file_name(option: str, path: Path, *suffixes: str) -> None:
+    """Refuse a file to write whose name has another suffix, or whose folder does not exist."""
+    if path.suffix.lower() not in suffixes:
+        raise ConfigError(f"{option} {path}: expected a name that ends in {' or '.join(suffixes)}")
+    if not path.parent.is_dir():
+        raise ConfigError(f"{option} {path}: there is no folder {path.parent}; make it first")
+
+
+def command_text(command: str, path: Path | str) -> str:
+    """A command with a path, as the user can type it here: with the program as it was called."""
     called = sys.argv[0]
-    return called if called.endswith("senju") and shutil.which("senju") is None else "senju"
-
-
-def percent(share: float, digits: int = 1) -> str:
-    """A share as a percentage; a dash where it is not known."""
-    return "—" if math.isnan(share) else f"{100 * share:.{digits}f} %"
-
-
-def score_text(result: "MatchResult") -> str:
-    """A score with its interval."""
-    low, high = result.interval
-    return f"{percent(result.score)} [dim]({percent(low)} to {percent(high)})[/]"
+    program = called if called.endswith("senju") and shutil.which("senju") is None else "senju"
+    return f"[bold]{program} {command} {escape(str(path))}[/]"

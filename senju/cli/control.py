@@ -4,15 +4,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from senju.cli.console import JsonOption, err, friendly_errors, out, print_json, program
-from senju.cli.status import RunArgument
+from senju.cli.console import INTERRUPTED, command_text, err, friendly_errors, print_json, say
+from senju.cli.options import JsonOption, RunArgument
+from senju.cli.quantities import plural
 from senju.errors import ConfigError, ControlError
-from senju.training.control import ask
+from senju.runs.control import ask
 
-INTERRUPTED = 130  # what a shell expects of a program ended by Ctrl-C
-PAUSE_LOOK = 20.0  # seconds after which a pause that takes long is asked for again
+PAUSE_LOOK = 20.0  # seconds until the request for a pause is repeated
 
 
 def pause(run: RunArgument, as_json: JsonOption = False) -> None:
@@ -22,19 +21,19 @@ def pause(run: RunArgument, as_json: JsonOption = False) -> None:
             with err.status("waiting for the update under way"):
                 answer = _pause_and_wait(run)
         except KeyboardInterrupt:
-            hint = f"It pauses after its update all the same; to take that back: {_bold('resume', run)}"
-            err.print(hint, highlight=False, soft_wrap=True)
+            again = command_text("resume", run)
+            say(f"It pauses after its update all the same; to take that back: {again}", err)
             raise typer.Exit(INTERRUPTED) from None
-    hint = f"Go on with: {_bold('resume', run)}"
-    _tell(run, answer, f"Paused after update {answer.get('update')}. {hint}", as_json)
+    hint = f"Go on with: {command_text('resume', run)}"
+    _print_answer(run, answer, f"Paused after update {answer.get('update')}. {hint}", as_json)
 
 
 def _pause_and_wait(run: Path) -> dict[str, Any]:
-    answer = ask(run, "pause", timeout=PAUSE_LOOK + 60, wait=PAUSE_LOOK)
+    answer: dict[str, Any] = {"state": "pausing"}
     while answer.get("state") == "pausing":  # one update may take longer than any answer should
         answer = ask(run, "pause", timeout=PAUSE_LOOK + 60, wait=PAUSE_LOOK)
     if answer.get("state") != "paused":
-        raise ControlError(f"{run} did not pause: it was resumed, or told to stop, from elsewhere meanwhile")
+        raise ControlError(f"{run} did not pause: another command resumed or stopped it meanwhile")
     return answer
 
 
@@ -42,7 +41,7 @@ def resume(run: RunArgument, as_json: JsonOption = False) -> None:
     """Let a paused run go on."""
     with friendly_errors():
         answer = ask(run, "resume")
-    _tell(run, answer, f"Going on after update {answer.get('update')}.", as_json)
+    _print_answer(run, answer, f"Going on after update {answer.get('update')}.", as_json)
 
 
 def reset(
@@ -58,7 +57,7 @@ def reset(
     replaced = [str(index) for index in answer.get("workers") or []]
     noun = "Worker" if len(replaced) == 1 else "Workers"
     text = f"{noun} {', '.join(replaced)} replaced." if replaced else "No worker replaced."
-    _tell(run, answer, text, as_json)
+    _print_answer(run, answer, text, as_json)
 
 
 def workers(
@@ -70,10 +69,10 @@ def workers(
     with friendly_errors():
         folder, num_workers = _folder_and_number(run, number)
         answer = ask(folder, "workers", num_workers=num_workers)
-    count = answer.get("workers")
-    text = f"Going on with {count} worker{'' if count == 1 else 's'}"
+    count = answer.get("workers", num_workers)
+    text = f"Going on with {plural(count, 'worker')}"
     text += "." if count == num_workers else f"; {num_workers} were asked for."
-    _tell(folder, answer, text, as_json)
+    _print_answer(folder, answer, text, as_json)
 
 
 def _folder_and_number(first: str, second: str) -> tuple[Path, int]:
@@ -90,12 +89,8 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 18
 
 
-def _tell(run: Path, answer: dict[str, Any], text: str, as_json: bool) -> None:
+def _print_answer(run: Path, answer: dict[str, Any], text: str, as_json: bool) -> None:
     if as_json:
         print_json({"run": str(run), **answer})
     else:
-        out.print(text, highlight=False, soft_wrap=True)
-
-
-def _bold(command: str, run: Path) -> str:
-    return f"[bold]{program()} {command} {escape(str(run))}[/]"
+        say(text)

@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from senju.cli.console import JsonOption, err, friendly_errors, out, print_json
+from senju.cli.console import err, friendly_errors, out, print_json
+from senju.cli.options import JsonOption
 from senju.cli.quantities import GIB, UNKNOWN, size_text
+from senju.cli.tables import facts_table
 from senju.kernel_cache import usable_cache_folder
 from senju.machine import Machine, inspect_machine
 from senju.training.probe import Probe, probe
@@ -19,10 +21,9 @@ PACKAGES = ("numpy", "numba", "torch", "pydantic")
 
 
 def doctor(
-    game: Annotated[str, typer.Option(help="The game to try.")] = "connect_four",
-    as_json: JsonOption = False,
+    game: Annotated[str, typer.Option(help="The game to try.")] = "connect_four", as_json: JsonOption = False
 ) -> None:
-    """Tell cores, memory, shared memory, threads and GPU; try a game and say what would limit a run."""
+    """Show cores, memory, shared memory, threads and GPU; try a game and report what would limit a run."""
     with friendly_errors():
         machine = inspect_machine()
         with err.status(f"trying {game} for a few seconds"):
@@ -30,12 +31,11 @@ def doctor(
     findings = limits(machine, tried)
     versions = {"senju": __version__} | {name: version(name) for name in PACKAGES}
     if as_json:
-        record = {**asdict(machine), "versions": versions, "probe": asdict(tried), "limits": findings}
-        print_json(record)
+        print_json({**asdict(machine), "versions": versions, "probe": asdict(tried), "limits": findings})
         return
     out.print(_table(machine, tried, versions))
     for finding in findings:
-        out.print(f"[yellow]•[/] {finding}", highlight=False)
+        out.print(f"[yellow]•[/] {finding}")
 
 
 def limits(machine: Machine, tried: Probe) -> list[str]:
@@ -77,10 +77,10 @@ def limits(machine: Machine, tried: Probe) -> list[str]:
 
 def _table(machine: Machine, tried: Probe, versions: dict[str, str]) -> Table:
     shared = machine.shared_memory_bytes
+    quota = f", quota {machine.core_limit:g}" if machine.core_limit < machine.cores else ""
     rows = {
         "processor": machine.processor,
-        "cores": f"{machine.cores}"
-        + (f", quota {machine.core_limit:g}" if machine.core_limit < machine.cores else ""),
+        "cores": f"{machine.cores}{quota}",
         "memory free": size_text(machine.memory_bytes),
         "shared memory free": "none" if shared is None else size_text(shared),
         "disk free": size_text(machine.disk_free_bytes),
@@ -92,8 +92,4 @@ def _table(machine: Machine, tried: Probe, versions: dict[str, str]) -> Table:
         f"{tried.game}, learning alone": f"{tried.learning:,.0f} steps/s",
         f"{tried.game}, end to end": f"{tried.end_to_end:,.0f} steps/s",
     }
-    table = Table(show_header=False)
-    for name, value in rows.items():
-        if value != UNKNOWN:
-            table.add_row(name, value)
-    return table
+    return facts_table({name: value for name, value in rows.items() if value != UNKNOWN})

@@ -1,6 +1,5 @@
 """`senju evaluate`: how strong a run's agent is, or what the agents of a world get."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,27 +8,20 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 
 from senju.cli.agents import agents_as_dicts, episodes_table
-from senju.cli.console import (
-    JsonOption,
-    SeedOption,
-    TrustOption,
-    err,
-    friendly_errors,
-    out,
-    print_json,
-)
-from senju.cli.results import judgement_text, match_table
+from senju.cli.console import err, friendly_errors, out, print_json, require_file_name, say
+from senju.cli.options import CheckpointOption, JsonOption, RunArgument, SeedOption, TrustOption
+from senju.cli.tables import judgement_text, match_table
 from senju.errors import ConfigError
+from senju.evaluation.episodes import EpisodesResult, play_episodes
+from senju.evaluation.matches import MatchResult, play_match
+from senju.evaluation.opponents import make_player
 from senju.files import describe_os_error
-from senju.training.episodes import EpisodesResult, play_episodes
-from senju.training.evaluation import MatchResult, play_match
-from senju.training.opponents import KNOWN_OPPONENTS, make_player
-from senju.training.run import Run
-from senju.trust import trusting
+from senju.opponents.players import KNOWN_OPPONENTS
+from senju.runs.run import Run
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    run: RunArgument,
     against: Annotated[
         list[str],
         typer.Option(
@@ -47,9 +39,7 @@ def evaluate(
         int | None,
         typer.Option(help="Random plies before each pair; 4 if both sides may always play alike.", min=0),
     ] = None,
-    checkpoint: Annotated[
-        str | None, typer.Option(help="A checkpoint by name or update; the newest by default.")
-    ] = None,
+    checkpoint: CheckpointOption = None,
     gif: Annotated[
         Path | None,
         typer.Option(help="Of a world with an agent in each seat: write an episode to this file."),
@@ -62,7 +52,7 @@ def evaluate(
     Against `perfect`, every move from positions with at least 14 stones is judged by an exact solver.
     Where every seat has an agent of its own, measure what each gets in whole episodes, beside random play.
     """
-    with friendly_errors(), trusting(trust):
+    with friendly_errors(trust):
         opened = Run(run)
         if opened.config.is_independent:
             _refuse_match_options(opened, against, temperature, opening_plies)
@@ -77,22 +67,24 @@ def evaluate(
         with Progress(console=err, transient=True, disable=as_json) as progress:
             for opponent in opponents:
                 task = progress.add_task(f"against {escape(opponent.name)}", total=games)
-                show = partial(_show_done, progress, task)
-                result = play_match(opened.game, player, opponent, games, seed, opening_plies, show)
-                results.append(result)
+
+                def show(games_done: int, task: TaskID = task) -> None:
+                    progress.update(task, completed=games_done)
+
+                results.append(play_match(opened.game, player, opponent, games, seed, opening_plies, show))
     if as_json:
         print_json([result.as_dict() for result in results])
         return
     out.print(match_table(results, f"{player.name}, temperature {temperature:g}"))
     for result in results:
         if result.judgement is not None:
-            out.print(judgement_text(result.judgement), highlight=False)
+            out.print(judgement_text(result.judgement))
 
 
 def _refuse_match_options(
     run: Run, against: list[str], temperature: float, opening_plies: int | None
 ) -> None:
-    """Options that mean nothing where all agents of a world play together."""
+    """Refuse options of matches where all agents of a world play together."""
     given = {
         f"--against {against[-1]}": against != ["random"],
         f"--temperature {temperature:g}": temperature != 0.0,
@@ -109,9 +101,9 @@ def _refuse_match_options(
 def _evaluate_agents(
     run: Run, checkpoint: str | None, episodes: int, seed: int, gif: Path | None, as_json: bool
 ) -> None:
-    """Play whole episodes with all agents, and tell what each got."""
+    """Play whole episodes with all agents, and show the reward of each."""
     if gif is not None:
-        _require_gif(gif)
+        require_file_name("--gif", gif, ".gif")
     agents = run.agents_at(checkpoint)
     length = run.config.collect.max_game_length
     with err.status("playing episodes …", spinner="dots"):
@@ -124,14 +116,7 @@ def _evaluate_agents(
     name, _, _ = agents[0].name.partition(" agent ")
     out.print(episodes_table(run, result, f"{name}, {episodes} episodes of {result.turns:g} turns"))
     if gif is not None:
-        out.print(f"An episode: {escape(str(gif))}", highlight=False, soft_wrap=True)
-
-
-def _require_gif(path: Path) -> None:
-    if path.suffix.lower() != ".gif":
-        raise ConfigError(f"--gif {path}: expected a name that ends in .gif")
-    if not path.parent.is_dir():
-        raise ConfigError(f"--gif {path}: there is no folder {path.parent}; make it first")
+        say(f"An episode: {escape(str(gif))}")
 
 
 def _write_gif(run: Run, result: EpisodesResult, path: Path) -> None:
@@ -142,7 +127,3 @@ def _write_gif(run: Run, result: EpisodesResult, path: Path) -> None:
         path.write_bytes(film)
     except OSError as error:
         raise ConfigError(f"--gif {path} cannot be written: {describe_os_error(error)}") from None
-
-
-def _show_done(progress: Progress, task: TaskID, games_done: int) -> None:
-    progress.update(task, completed=games_done)

@@ -4,13 +4,14 @@ from typing import Annotated, Any
 
 import typer
 
-from senju.cli.console import JsonOption, friendly_errors, out, print_json
+from senju.cli.console import friendly_errors, out, print_json
+from senju.cli.options import JsonOption
 from senju.errors import ConfigError, IllegalActionError
 from senju.games import make_game
 from senju.games.game import Game
 from senju.games.shogi.explain import Explanation, explain
-from senju.games.shogi.men import NAMES, SIDE_NAMES, square_name
 from senju.games.shogi.notation import action_of_usi, kif_of_move, usi_of_move
+from senju.games.shogi.pieces import NAMES, SIDE_NAMES, square_name
 from senju.games.shogi.position import Position
 from senju.games.shogi.sfen import SfenError
 
@@ -42,7 +43,7 @@ def _explain_shogi(text: str, sfen: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"sfen": position.sfen(), **_facts(explanation)})
     else:
-        out.print(str(explanation), markup=False, highlight=False, soft_wrap=True)
+        out.print(str(explanation), markup=False, soft_wrap=True)
 
 
 def _shogi_action(position: Position, text: str) -> int:
@@ -67,7 +68,7 @@ def _facts(explanation: Explanation) -> dict[str, Any]:
         "usi": usi_of_move(move) if move else None,
         "japanese": kif_of_move(move) if move else None,
         "side": SIDE_NAMES[move.side] if move else None,
-        "man": NAMES[move.kind] if move else None,
+        "piece": NAMES[move.kind] if move else None,
         "from": square_name(move.source) if move and move.source is not None else None,
         "to": square_name(move.target) if move else None,
         "promotes": move.promotes if move else None,
@@ -85,12 +86,10 @@ def _explain_any(game: Game, text: str, as_json: bool) -> None:
     if as_json:
         print_json({"action": action, "name": game.action_name(action)})
     else:
-        out.print(
-            f"action {action} of {game.name}: {game.action_name(action)}", markup=False, highlight=False
-        )
+        out.print(f"action {action} of {game.name}: {game.action_name(action)}", markup=False)
 
 
 def _number(text: str) -> int | None:
-    """A whole number, as an index is written; nothing that only looks like one."""
+    """The whole number that a text of ASCII digits stands for."""
     digits = text.strip().removeprefix("-")
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 18 else None

@@ -1,11 +1,12 @@
 """`senju games`: what can be played."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
-from senju.cli.console import JsonOption, friendly_errors, out, print_json
+from senju.cli.console import friendly_errors, out, print_json
+from senju.cli.options import JsonOption
+from senju.cli.tables import new_table
 from senju.games import GAMES, make_game
 from senju.games.check import check_game
 
@@ -23,22 +24,15 @@ def games(
     if as_json:
         print_json(facts)
         return
-    table = Table()
-    for column in ("game", "seats", "actions", "observation", "what it is"):
-        table.add_column(column)
+    table = new_table(("game", "seats", "actions", "observation", "what it is"))
     for fact in facts:
-        shape = "×".join(map(str, fact["observation_shape"]))  # type: ignore[call-overload]  # a list
-        table.add_row(
-            str(fact["name"]),
-            f"{fact['num_seats']} at once" if fact["num_acting"] != 1 else str(fact["num_seats"]),
-            str(fact["num_actions"]),
-            shape,
-            str(fact["description"]),
-        )
+        seats = f"{fact['num_seats']} at once" if fact["num_acting"] != 1 else str(fact["num_seats"])
+        shape = "×".join(map(str, fact["observation_shape"]))
+        table.add_row(fact["name"], seats, str(fact["num_actions"]), shape, fact["description"])
     out.print(table)
 
 
-def _facts(name: str) -> dict[str, object]:
+def _facts(name: str) -> dict[str, Any]:
     game = make_game(name)
     return {
         "name": name,
@@ -60,6 +54,5 @@ def _check(name: str, as_json: bool) -> None:
         out.print(f"[green]✓[/] {check}")
     out.print(
         f"{name} keeps the Game contract: {report.num_games_finished} games, {report.num_steps} steps, "
-        f"the longest game {report.longest_game} steps.",
-        highlight=False,
+        f"the longest game {report.longest_game} steps."
     )

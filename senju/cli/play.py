@@ -8,15 +8,13 @@ import typer
 from rich.markup import escape
 from rich.text import Text
 
-from senju.cli.console import (
-    SeedOption,
-    TrustOption,
-    friendly_errors,
-    out,
-    percent,
-)
+from senju.cli.console import friendly_errors, out, require_file_name, say
+from senju.cli.options import SeedOption, TrustOption
+from senju.cli.quantities import share_text
 from senju.config import validated
 from senju.errors import ConfigError, SenjuError
+from senju.evaluation.opponents import make_player
+from senju.evaluation.search_player import SearchPlayer
 from senju.games import make_game
 from senju.games.game import Game, States
 from senju.games.rows import Rows, Stream
@@ -27,13 +25,11 @@ from senju.games.shogi.kif import write_kif
 from senju.games.shogi.layout import Ending
 from senju.games.shogi.record import GameRecord, RecordError, ending_word
 from senju.kernels import is_allowed
-from senju.opponents.players import Player, Table
+from senju.opponents.players import KNOWN_OPPONENTS, Player, Table
+from senju.runs.agent import Agent
+from senju.runs.run import Run
 from senju.search.settings import SearchConfig
-from senju.training.agent import Agent
-from senju.training.opponents import KNOWN_OPPONENTS, make_player
-from senju.training.run import Run
-from senju.training.search_player import SearchPlayer
-from senju.trust import accept_named, trusting
+from senju.trust import accept_named
 
 HELP = "Type a move's name; hint asks the agent, undo takes back your last move, quit ends."
 
@@ -42,8 +38,7 @@ def play(
     game: Annotated[str, typer.Argument(help="A game's name.")],
     run: Annotated[Path | None, typer.Option(help="Play against this run's agent.")] = None,
     against: Annotated[
-        str | None,
-        typer.Option(help=f"Or against {KNOWN_OPPONENTS}; greedy:2 or minimax:4 by default."),
+        str | None, typer.Option(help=f"Or against {KNOWN_OPPONENTS}; greedy:2 or minimax:4 by default.")
     ] = None,
     nodes: Annotated[
         int, typer.Option(help="With --run: positions the agent searches per move; 0: none.", min=0)
@@ -60,7 +55,7 @@ def play(
     trust: TrustOption = False,
 ) -> None:
     """Play against an agent in the terminal."""
-    with friendly_errors(), trusting(trust):
+    with friendly_errors(trust):
         if run is not None and against is not None:
             raise ConfigError("give --run or --against, not both")
         agent: Agent | None = None
@@ -110,40 +105,35 @@ def _write_boards_in(game: Game, letters: str) -> None:
 def _require_record(game: Game, path: Path) -> None:
     if not isinstance(game, Shogi):
         raise ConfigError(f"--record is for shogi; there is no file format for games of {game.name}")
-    if path.suffix not in (".csa", ".kif"):
-        raise ConfigError(f"--record {path}: expected a name that ends in .csa or .kif")
+    require_file_name("--record", path, ".csa", ".kif")
     if path.exists():
         raise ConfigError(f"--record {path}: this file exists already")
-    if not path.parent.is_dir():
-        raise ConfigError(f"--record {path}: there is no folder {path.parent}; make it first")
 
 
 def _write_record(game: GameRecord, path: Path) -> None:
-    """Write a game to its file, or where that fails to the terminal: nobody can play it again."""
-    text = write_csa(game) if path.suffix == ".csa" else write_kif(game)
+    """Write a game to its file, or where that fails to the terminal: it cannot be played again."""
+    text = write_csa(game) if path.suffix.lower() == ".csa" else write_kif(game)
     try:
         with path.open("x", encoding="utf-8") as file:  # x: the file may have been made meanwhile
             file.write(text)
     except OSError as error:
-        out.print(text, markup=False, highlight=False, soft_wrap=True, end="")
+        out.print(text, markup=False, soft_wrap=True, end="")
         raise RecordError(f"{path} cannot be written: {error.strerror}; the game is printed above") from None
-    out.print(f"The game is in {escape(str(path))}.", highlight=False)
+    say(f"The game is in {escape(str(path))}.")
 
 
 class _Session:
-    """One game between a person and a player; every position is kept, so that moves can be taken back."""
+    """One game between the user and a player; positions are kept, so that moves can be taken back."""
 
     def __init__(self, game: Game, opponent: Player, agent: Agent | None, seat: int, seed: int) -> None:
         self.game, self.opponent, self.agent, self.seat = game, opponent, agent, seat
         self.rows = Rows(game, np.zeros(1, np.uint32), seed)
         self.observations, self.outcomes = game.new_observations(1), game.new_outcomes(1)
-        self.past: list[States] = []  # positions in which the person was to move
+        self.past: list[States] = []  # positions in which the user was to move
         self.moves: list[str] = []
 
     def run(self) -> None:
-        out.print(
-            f"You play seat {self.seat + 1} against {escape(self.opponent.name)}. {HELP}", highlight=False
-        )
+        out.print(f"You play seat {self.seat + 1} against {escape(self.opponent.name)}. {HELP}")
         while True:
             self.rows.observe(self.observations)
             mine = self.observations.seats[0, 0] == self.seat
@@ -170,7 +160,7 @@ class _Session:
         out.print(board)
 
     def ask(self) -> int | None:
-        """The person's move, or None to end."""
+        """The user's move, or None to end."""
         while True:
             try:
                 text = out.input("your move> ").strip()
@@ -183,7 +173,7 @@ class _Session:
             elif text in ("hint", "h"):
                 self.hint()
             elif text in ("help", "?", ""):
-                out.print(f"{HELP} {self.game.describe_actions()}.", highlight=False)
+                out.print(f"{HELP} {self.game.describe_actions()}.")
             else:
                 action = self.parse(text)
                 if action is not None:
@@ -195,19 +185,19 @@ class _Session:
         try:
             action = self.game.parse_move(state, text)
         except SenjuError as error:
-            out.print(f"[red]{escape(str(error))}[/]", highlight=False)
+            out.print(f"[red]{escape(str(error))}[/]")
             return None
         if not is_allowed(self.observations.legal[0, 0], action):
-            out.print(f"[red]{escape(self.game.explain_action(state, action))}[/]", highlight=False)
+            out.print(f"[red]{escape(self.game.explain_action(state, action))}[/]")
             return None
         return action
 
     def undo(self) -> None:
         if not self.past:
-            out.print("There is nothing to take back.")
+            out.print("No move to take back.")
             return
         self.rows.states[:] = self.past.pop()
-        del self.moves[-2:]  # the person's move and the reply
+        del self.moves[-2:]  # the user's move and the reply
         self.rows.observe(self.observations)
         self.show()
 
@@ -219,17 +209,16 @@ class _Session:
         order = np.argsort(-probabilities[0])[:5]
         state = self.rows.states[0]
         moves = ", ".join(
-            f"{self.game.move_name(state, int(a))} {percent(probabilities[0, a], 0)}"
+            f"{self.game.move_name(state, int(a))} {share_text(float(probabilities[0, a]))}"
             for a in order
             if probabilities[0, a] > 0
         )
-        out.print(f"The agent would play {moves}; it expects {values[0]:+.2f} for you.", highlight=False)
+        out.print(f"The agent would play {moves}; it expects {values[0]:+.2f} for you.")
 
     def reply(self) -> int | None:
-        """The opponent's move, or None where the person does not wait for it."""
-        table = Table(
-            self.rows.states, self.observations, self.rows.clock, self.rows.seed, int(Stream.PERSONS_OPPONENT)
-        )
+        """The opponent's move, or None where the user interrupts it."""
+        rows, stream = self.rows, int(Stream.PERSONS_OPPONENT)
+        table = Table(rows.states, self.observations, rows.clock, rows.seed, stream)
         try:
             action = int(self.opponent.choose(table)[0, 0])
         except KeyboardInterrupt:
@@ -239,7 +228,7 @@ class _Session:
             _, values = self.agent.evaluate(self.rows.states)
             expects = f" (it expects {values[0]:+.2f} for itself)"
         move = self.game.move_name(self.rows.states[0], action)
-        out.print(f"{escape(self.opponent.name)} plays [bold]{move}[/]{expects}", highlight=False)
+        out.print(f"{escape(self.opponent.name)} plays [bold]{move}[/]{expects}")
         return action
 
     def record(self) -> GameRecord:
@@ -252,9 +241,8 @@ class _Session:
     def announce(self) -> None:
         rewards, how = self.outcomes.rewards[0], self.game.ending_text(self.rows.states[0])
         reason = f" ({how})" if how else ""
-        if rewards[self.seat] == rewards[1 - self.seat]:
+        own, other = rewards[self.seat], rewards[1 - self.seat]
+        if own == other:
             out.print(f"A draw{reason}." if self.outcomes.terminated[0] else f"Undecided{reason}.")
-        elif rewards[self.seat] > rewards[1 - self.seat]:
-            out.print(f"[bold]You win![/]{reason}")
         else:
-            out.print(f"You lose{reason}.")
+            out.print(f"[bold]You win![/]{reason}" if own > other else f"You lose{reason}.")

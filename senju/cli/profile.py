@@ -1,6 +1,7 @@
 """`senju profile`: where the time goes, serially and with workers."""
 
 from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,25 +9,25 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from senju.cli.console import (
+from senju.cli.console import friendly_errors, out, say, settings_from
+from senju.cli.options import (
+    BackendOption,
+    ConfigOption,
+    GameArgument,
     JsonOption,
-    SetOption,
+    SettingsOption,
     TrustOption,
-    friendly_errors,
-    out,
-    print_json,
-    settings_from,
 )
 from senju.cli.quantities import share_text
-from senju.cli.trials import ConfigOption, GameArgument, game_or_default, trial_progress
+from senju.cli.tables import new_table
+from senju.cli.trials import game_or_default, heading, print_record, trial_progress
 from senju.machine import available_cores
-from senju.training.run_config import RunConfig
-from senju.training.stages import GROUPS
+from senju.runs.run_config import RunConfig
+from senju.runs.stages import GROUPS
 from senju.trials.profiling import Profile, write_timeline
 from senju.trials.profiling import profile as profile_updates
 from senju.trials.rig import SERIAL, backend_settings
 from senju.trials.scale import scaled_config, shared_evenly
-from senju.trust import trusting
 
 BAR = 12  # characters of a whole bar
 
@@ -35,12 +36,12 @@ def profile(
     game: GameArgument = None,
     workers: Annotated[int | None, typer.Option(help="Workers; one per core by default.", min=1)] = None,
     updates: Annotated[int, typer.Option(help="Updates to time.", min=1)] = 10,
-    backend: Annotated[str, typer.Option(help="What workers are: processes or threads.")] = "processes",
+    backend: BackendOption = "processes",
     folder: Annotated[
         Path | None, typer.Option("--out", help="Folder for the timelines; profiles/GAME by default.")
     ] = None,
     config: ConfigOption = None,
-    assignments: SetOption = None,
+    assignments: SettingsOption = None,
     trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -48,7 +49,7 @@ def profile(
 
     timeline.svg is a picture; timeline.json opens in chrome://tracing and ui.perfetto.dev.
     """
-    with friendly_errors(), trusting(trust):
+    with friendly_errors(trust):
         count = workers or available_cores()
         settings = settings_from(config, assignments)
         resolved = scaled_config(game_or_default(game, settings), shared_evenly([count]), settings)
@@ -58,74 +59,47 @@ def profile(
             task = progress.add_task("", total=len(parts) * updates)
             for part in parts:
                 progress.update(task, description=part["name"])
-                profiles.append(
-                    profile_updates(resolved, part, updates, lambda update: progress.advance(task))
-                )
-        place = folder or Path("profiles") / resolved.game["name"].rpartition(":")[2]
+                profiles.append(profile_updates(resolved, part, updates, lambda _: progress.advance(task)))
+        target = folder or Path("profiles") / resolved.game["name"].rpartition(":")[2]
         names = ("timeline-serial", "timeline")
-        files = [write_timeline(one, place, name) for one, name in zip(profiles, names, strict=True)]
+        files = [write_timeline(one, target, name) for one, name in zip(profiles, names, strict=True)]
+    speed_up = profiles[1].steps_per_second / profiles[0].steps_per_second
     if as_json:
-        print_json(_record(resolved, profiles, files))
+        records = [_record(one, *written) for one, written in zip(profiles, files, strict=True)]
+        print_record(resolved, cores=available_cores(), speed_up=speed_up, profiles=records)
     else:
-        _show(resolved, profiles, files)
+        _show(resolved, profiles, files, speed_up)
 
 
-def _record(config: RunConfig, profiles: list[Profile], files: list[tuple[Path, Path]]) -> dict[str, Any]:
+def _record(profile: Profile, trace: Path, picture: Path) -> dict[str, Any]:
+    names = [field.name for field in fields(profile) if field.name not in ("updates", "timeline")]
     return {
-        "game": config.game["name"],
-        "cores": available_cores(),
-        "speed_up": profiles[1].steps_per_second / profiles[0].steps_per_second,
-        "profiles": [
-            {
-                "backend": one.backend,
-                "num_workers": one.num_workers,
-                "start_seconds": one.start_seconds,
-                "seconds": one.seconds,
-                "steps": one.steps,
-                "steps_per_second": one.steps_per_second,
-                "stages": one.stages,
-                "busy_shares": list(one.busy_shares),
-                "events": [event._asdict() for event in one.events],
-                "explanation": one.explanation,
-                "trace": str(trace),
-                "picture": str(picture),
-            }
-            for one, (trace, picture) in zip(profiles, files, strict=True)
-        ],
-        "config": config.model_dump(mode="json"),
+        **{name: getattr(profile, name) for name in names},
+        "steps_per_second": profile.steps_per_second,
+        "events": [event._asdict() for event in profile.events],
+        "trace": str(trace),
+        "picture": str(picture),
     }
 
 
-def _show(config: RunConfig, profiles: list[Profile], files: list[tuple[Path, Path]]) -> None:
-    plan = config.plan
-    out.print(
-        f"[bold]{escape(config.game['name'])}[/], {plan.num_shards} shards of {plan.games_per_shard} games, "
-        f"{plan.rollout_steps} steps an update, model {escape(config.model['name'])}, {config.collect.mode}.",
-        highlight=False,
-    )
+def _show(
+    config: RunConfig, profiles: list[Profile], files: list[tuple[Path, Path]], speed_up: float
+) -> None:
+    out.print(f"{heading(config)}, {config.collect.mode}.")
     out.print(_stage_table(profiles))
     for one in profiles:
-        ratio = one.steps_per_second / profiles[0].steps_per_second
-        compared = "" if one is profiles[0] else f" ({ratio:.2f} × serial)"
-        out.print(
-            f"[bold]{one.name}[/]: {one.steps_per_second:,.0f} steps/s{compared}, {one.explanation}.",
-            highlight=False,
-            soft_wrap=True,
-        )
+        compared = "" if one is profiles[0] else f" ({speed_up:.2f} × serial)"
+        say(f"[bold]{one.name}[/]: {one.steps_per_second:,.0f} steps/s{compared}, {one.explanation}.")
     busy = ", ".join(share_text(share) for share in profiles[1].busy_shares)
     out.print(f"Workers played {busy} of the time; they were ready after {profiles[1].start_seconds:.1f} s.")
     for one, (trace, picture) in zip(profiles, files, strict=True):
-        out.print(
-            f"Timeline of {one.name}: {escape(str(picture))}, {escape(str(trace))}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        say(f"Timeline of {one.name}: {escape(str(picture))}, {escape(str(trace))}")
 
 
 def _stage_table(profiles: list[Profile]) -> Table:
-    """Every stage in the order of its group; all bars have one measure."""
-    table = Table()
-    table.add_column("milliseconds an update", no_wrap=True)
+    """Every stage in the order of its group; all bars have the same scale."""
+    table = new_table(["milliseconds an update"])
+    table.columns[0].no_wrap = True
     for one in profiles:
         table.add_column(one.name, justify="right")
         table.add_column("", min_width=BAR)

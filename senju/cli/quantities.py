@@ -1,6 +1,7 @@
-"""Durations, sizes and counts as people read them; a dash for what is not known."""
+"""Numbers as text: durations, sizes, counts, shares, scores and rewards; a dash for an unknown one."""
 
 import math
+from collections.abc import Sequence
 from typing import TypeGuard
 
 UNKNOWN = "—"
@@ -32,7 +33,7 @@ def size_text(num_bytes: object) -> str:
 
 
 def count_text(count: object) -> str:
-    """A number with its thousands set apart.
+    """A whole number with separators between thousands.
 
     >>> count_text(1234567), count_text(12.3), count_text("many")
     ('1,234,567', '12', '—')
@@ -41,7 +42,7 @@ def count_text(count: object) -> str:
 
 
 def figure_text(figure: float) -> str:
-    """A figure of any kind: four digits of a fraction, and every digit of what is counted.
+    """A metric: four digits of a fraction, every digit of a whole number.
 
     >>> figure_text(0.058341), figure_text(61180.0), figure_text(0.0)
     ('0.05834', '61,180', '0')
@@ -49,13 +50,44 @@ def figure_text(figure: float) -> str:
     return count_text(figure) if _is_number(figure) and figure == round(figure) else f"{figure:.4g}"
 
 
-def share_text(share: object) -> str:
+def share_text(share: object, digits: int = 0) -> str:
     """A share as a percentage.
 
-    >>> share_text(0.714)
-    '71 %'
+    >>> share_text(0.714), share_text(0.714, digits=1), share_text(math.nan)
+    ('71 %', '71.4 %', '—')
     """
-    return f"{100 * share:.0f} %" if _is_number(share) else UNKNOWN
+    return f"{100 * share:.{digits}f} %" if _is_number(share) else UNKNOWN
+
+
+def score_text(mean: float, interval: Sequence[float]) -> str:
+    """A mean score with its interval."""
+    low, high = interval
+    return f"{share_text(mean, 1)} [dim]({share_text(low, 1)} to {share_text(high, 1)})[/]"
+
+
+def reward_text(reward: object) -> str:
+    """A reward, rounded according to its size.
+
+    >>> reward_text(12.345), reward_text(-0.031), reward_text(1234.0), reward_text(None)
+    ('12.3', '-0.03', '1,234', '—')
+    """
+    if not _is_number(reward):
+        return UNKNOWN
+    return f"{reward:,.0f}" if abs(reward) >= 1000 else f"{reward:.{1 if abs(reward) >= 10 else 2}f}"
+
+
+def reward_interval_text(reward: float, interval: Sequence[float]) -> str:
+    """A reward with half the width of its interval."""
+    return f"{reward_text(reward)} [dim]± {reward_text((interval[1] - interval[0]) / 2)}[/]"
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun.
+
+    >>> plural(1, "worker"), plural(3, "worker")
+    ('1 worker', '3 workers')
+    """
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _is_number(value: object) -> TypeGuard[float]:

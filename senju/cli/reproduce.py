@@ -6,20 +6,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
-from senju.cli.console import (
-    JsonOption,
-    TrustOption,
-    err,
-    friendly_errors,
-    out,
-    print_json,
-)
-from senju.trials.replay import Replay, Reproduction, replay
-from senju.trust import trusting
-
-INTERRUPTED = 130  # what a shell expects of a program ended by Ctrl-C
+from senju.cli.console import INTERRUPTED, err, friendly_errors, out, print_json, say
+from senju.cli.options import JsonOption, TrustOption
+from senju.cli.tables import facts_table
+from senju.trials.replay import ReplayResult, Reproduction, replay
 
 
 def reproduce(
@@ -31,7 +22,7 @@ def reproduce(
 
     Where the interpreter itself crashes, its stack is shown. Ctrl-C shows where a shard hangs.
     """
-    with friendly_errors(), trusting(trust):
+    with friendly_errors(trust):
         found = Reproduction.load(file)
     if not as_json:
         _show_file(file, found)
@@ -48,8 +39,8 @@ def reproduce(
     elif result.error is None:
         out.print("[green]It finished without failing[/]: what went wrong did not lie in the shard alone.")
     else:
-        out.print(escape(result.traceback.rstrip()), highlight=False, soft_wrap=True)
-        out.print(f"[red]It failed again:[/] {escape(result.error)}", highlight=False, soft_wrap=True)
+        say(escape(result.traceback.rstrip()))
+        say(f"[red]It failed again:[/] {escape(result.error)}")
     if result.error is not None:
         raise typer.Exit(1)
 
@@ -58,23 +49,20 @@ def _show_file(file: Path, found: Reproduction) -> None:
     plan = found.plan
     first = found.shard * plan.games_per_shard
     rows = {
-        "game": str(plan.game["name"]),
-        "model": str(plan.model["name"]),
+        "game": escape(str(plan.game["name"])),
+        "model": escape(", ".join(dict.fromkeys(str(policy.model["name"]) for policy in plan.policies))),
         "shard": f"{found.shard} (rows {first} to {first + plan.games_per_shard - 1})",
         "rollout": f"{found.turn}, of {plan.rollout_steps} steps",
         "weights version": str(found.version),
         "seed": str(plan.seed),
     }
-    table = Table(show_header=False, title=escape(str(file)), title_justify="left")
-    for name, text in rows.items():
-        table.add_row(name, escape(text))
-    out.print(table)
+    out.print(facts_table(rows, str(file)))
     out.print("[bold]What happened then:[/]")
-    out.print(escape(found.cause.rstrip()), highlight=False, soft_wrap=True)
+    say(escape(found.cause.rstrip()))
     out.print("[bold]What happens now:[/]")
 
 
-def _record(file: Path, found: Reproduction, result: Replay) -> dict[str, Any]:
+def _record(file: Path, found: Reproduction, result: ReplayResult) -> dict[str, Any]:
     return {
         "file": str(file),
         "game": found.plan.game,

@@ -13,17 +13,24 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from senju.cli.agents import reward_text
-from senju.cli.console import JsonOption, friendly_errors, out, print_json, program
+from senju.cli.console import INTERRUPTED, command_text, friendly_errors, out, print_json, say
 from senju.cli.display import SHOWN_METRICS
-from senju.cli.quantities import UNKNOWN, count_text, duration_text, figure_text, share_text, size_text
-from senju.training.control import ask_if_trained
-from senju.training.monitor import shards_set_aside
-from senju.training.run_folder import RunFolder
+from senju.cli.options import JsonOption, RunArgument
+from senju.cli.quantities import (
+    UNKNOWN,
+    count_text,
+    duration_text,
+    figure_text,
+    reward_text,
+    share_text,
+    size_text,
+)
+from senju.cli.tables import facts_table, new_table
+from senju.runs.control import ask_if_trained
+from senju.runs.run_folder import RunFolder
 
-Status = dict[str, Any]  # what a run answers or its folder tells; any key but run and state may be missing
+Status = dict[str, Any]  # from a running run or from its folder; any key but run and state may be missing
 
-RunArgument = Annotated[Path, typer.Argument(help="The run's folder.")]
 AT_REST = ("finished", "stopped", "not begun")
 COLOURS = {"running": "green", "finished": "green", "pausing": "yellow", "paused": "yellow"}
 
@@ -34,9 +41,9 @@ def status(
     interval: Annotated[float, typer.Option(help="With --watch: seconds between looks.", min=0.1)] = 1.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell what a run is doing now: progress, workers, slots, and what bounds its speed.
+    """Show what a run is doing now: progress, workers, slots, and what bounds its speed.
 
-    Of a run that is not being trained, tell where it stands.
+    For a run that is not being trained, show how far it got.
     """
     with friendly_errors():
         try:
@@ -44,13 +51,13 @@ def status(
                 for found in _looks(run, interval) if watch else [inspect(run)]:
                     show(found)
         except KeyboardInterrupt:
-            raise typer.Exit(0 if watch else 130) from None  # how one stops watching; the run goes on
+            raise typer.Exit(0 if watch else INTERRUPTED) from None  # ends watching; the run goes on
     if found["state"] in AT_REST and not as_json:
-        out.print(_hint(found), highlight=False, soft_wrap=True)
+        say(_hint(found))
 
 
 def inspect(path: Path) -> Status:
-    """What a run answers to `status`, or what its folder tells where nobody answers."""
+    """A run's answer to `status`, or the contents of its folder if it is not being trained."""
     answer = ask_if_trained(path, "status")
     if answer is None:
         return _from_folder(RunFolder(path))
@@ -58,22 +65,17 @@ def inspect(path: Path) -> Status:
 
 
 def _from_folder(run: RunFolder) -> Status:
-    outline, metrics, evaluations, saved = run.outline, run.metrics, run.evaluations, run.checkpoints.all()
-    last, total = evaluations[-1]["update"] if evaluations else None, outline.total_updates(metrics)
-    reached = int(saved[-1].name.removeprefix("update_")) if saved else 0
+    metrics, saved = run.metrics, run.checkpoints.all()
+    total, reached = (
+        run.outline.total_updates(metrics),
+        int(saved[-1].name.removeprefix("update_")) if saved else 0,
+    )
     is_finished = total is not None and reached >= total
     return {
-        "run": str(run.path),
         "state": "finished" if is_finished else "stopped" if metrics else "not begun",
-        "update": metrics[-1]["update"] if metrics else 0,
         "total_updates": total,
-        "steps": metrics[-1]["steps"] if metrics else 0,
-        "seconds": metrics[-1]["seconds"] if metrics else 0.0,
         "checkpoint": saved[-1].name if saved else None,
-        "metrics": metrics[-1] if metrics else {},
-        "set_aside": shards_set_aside(run.path),
-        "evaluations": [record for record in evaluations if record["update"] == last],
-        **({"episodes": run.episodes[-1:]} if outline.is_independent else {}),
+        **run.summary(),
     }
 
 
@@ -89,7 +91,7 @@ def _looks(path: Path, interval: float) -> Iterator[Status]:
 
 @contextmanager
 def showing(console: Console, watch: bool, as_json: bool) -> Iterator[Callable[[Status], None]]:
-    """How to show a status: as a document, as tables, or, while watching without a terminal, as a line."""
+    """A function that shows a status: as JSON, as tables or, watching without a terminal, as a line."""
     if as_json:
         yield _print_document
     elif watch and console.is_terminal:
@@ -105,7 +107,7 @@ def showing(console: Console, watch: bool, as_json: bool) -> Iterator[Callable[[
 
 def _print_document(found: Status) -> None:
     print_json(found)
-    sys.stdout.flush()  # somebody may be reading along
+    sys.stdout.flush()  # for a reader at the other end of a pipe
 
 
 def _line(found: Status) -> str:
@@ -122,20 +124,15 @@ def render(found: Status) -> RenderableType:
     backend = found.get("backend") or {}
     workers = backend.get("workers") or []
     summary = _summary(found, _rows_in_training(found, backend, len(workers)))
-    learners = found.get("learners") or []
-    tables = [_workers_table(workers)] * bool(workers) + [_learners_table(learners)] * bool(learners)
-    return Group(summary, *tables) if tables else summary
+    members = ((WORKERS, workers), (LEARNERS, found.get("learners")))
+    return Group(summary, *(_table(columns, rows) for columns, rows in members if rows))
 
 
 def _summary(found: Status, rows: dict[str, str]) -> Table:
     colour = COLOURS.get(found["state"], "bold")
-    table = Table(show_header=False, title=escape(found["run"]), title_justify="left")
-    table.add_row("state", f"[{colour}]{escape(str(found['state']))}[/]")
-    table.add_row("update", _progress(found))
-    table.add_row("steps", count_text(found.get("steps")))
-    for name, text in rows.items():
-        table.add_row(name, escape(text))
-    return table
+    state = f"[{colour}]{escape(str(found['state']))}[/]"
+    first = {"state": state, "update": _progress(found), "steps": count_text(found.get("steps"))}
+    return facts_table(first | {name: escape(text) for name, text in rows.items()}, found["run"])
 
 
 def _progress(found: Status) -> str:
@@ -171,43 +168,34 @@ def _plain(value: object) -> str:
     return UNKNOWN if value is None else str(value)
 
 
-def _new_table(words: tuple[str, ...], figures: tuple[str, ...]) -> Table:
-    table = Table()
-    for name in words:
-        table.add_column(name)
-    for name in figures:
-        table.add_column(name, justify="right")
-    return table
+Columns = dict[str, tuple[str, Callable[[Any], str]]]  # by title: a key of the status, and its text
+MEMORY = ("memory_bytes", lambda size: size_text(size or None))  # a thread has none of its own
+WORKERS: Columns = {
+    "worker": ("index", _plain),
+    "state": ("state", _plain),
+    "shard": ("shard", _plain),
+    "rollouts": ("rollouts", count_text),
+    "restarts": ("restarts", count_text),
+    "busy": ("busy_share", share_text),
+    "memory": MEMORY,
+    "process": ("pid", _plain),
+}
+LEARNERS: Columns = {
+    "learner": ("number", _plain),
+    "state": ("state", _plain),
+    "agents": ("agents", lambda agents: ", ".join(map(str, agents or ()))),
+    "trainings": ("trainings", count_text),
+    "restarts": ("restarts", count_text),
+    "memory": MEMORY,
+    "process": ("pid", _plain),
+}
 
 
-def _learners_table(learners: list[dict[str, Any]]) -> Table:
-    table = _new_table(("learner", "state", "agents"), ("trainings", "restarts", "memory", "process"))
-    for learner in learners:
-        table.add_row(
-            _plain(learner.get("number")),
-            escape(_plain(learner.get("state"))),
-            ", ".join(map(str, learner.get("agents") or ())),
-            count_text(learner.get("trainings")),
-            count_text(learner.get("restarts")),
-            size_text(learner.get("memory_bytes") or None),  # a thread has none of its own
-            _plain(learner.get("pid")),
-        )
-    return table
-
-
-def _workers_table(workers: list[dict[str, Any]]) -> Table:
-    table = _new_table(("worker", "state"), ("shard", "rollouts", "restarts", "busy", "memory", "process"))
-    for worker in workers:
-        table.add_row(
-            _plain(worker.get("index")),
-            escape(_plain(worker.get("state"))),
-            _plain(worker.get("shard")),
-            count_text(worker.get("rollouts")),
-            count_text(worker.get("restarts")),
-            share_text(worker.get("busy_share")),
-            size_text(worker.get("memory_bytes") or None),  # a thread has none of its own
-            _plain(worker.get("pid")),
-        )
+def _table(columns: Columns, rows: list[dict[str, Any]]) -> Table:
+    titles = list(columns)
+    table = new_table(titles[:2], titles[2:])
+    for row in rows:
+        table.add_row(*(escape(text(row.get(key))) for key, text in columns.values()))
     return table
 
 
@@ -227,10 +215,9 @@ def _rows_at_rest(found: Status) -> dict[str, str]:
 
 
 def _hint(found: Status) -> str:
-    if found["state"] == "not begun":
-        again = f"[bold]{program()} train --resume {escape(found['run'])}[/]"
-        return f"It is just starting, or was stopped before it began; begin with: {again}"
-    text = "It is not being trained now"
     if found["state"] == "finished":
-        return f"{text}."
-    return f"{text}; go on with: [bold]{program()} train --resume {escape(found['run'])}[/]"
+        return "It is not being trained now."
+    again = command_text("train --resume", found["run"])
+    if found["state"] == "not begun":
+        return f"It is just starting, or was stopped before it began; begin with: {again}"
+    return f"It is not being trained now; go on with: {again}"

@@ -1,4 +1,4 @@
-"""Standard input and output where something is lacking: an encoding, room, a reader, the stream itself."""
+"""Standard input and output that may fail: a missing encoding, a full disk, a closed pipe or stream."""
 
 import errno
 import io
@@ -19,12 +19,11 @@ USUAL_FILES = 1024
 class Output(io.TextIOWrapper):
     """Standard output: characters that it cannot encode are escaped, and failures are clear.
 
-    Where a pipe has no reader any more, the command ends with code 141 and says nothing. Any other failure is
-    an OutputError. What comes later goes nowhere: Python's own last flush would fail once more.
+    Where a pipe's reader has gone, the command ends with code 141 and prints no error. Any other failure is
+    an OutputError. Later output is dropped, since Python's own last flush would fail once more.
     """
 
     def write(self, text: str) -> int:
-        """Write it; it may wait in a buffer."""
         try:
             return super().write(text)
         except OSError as error:
@@ -32,7 +31,6 @@ class Output(io.TextIOWrapper):
             return len(text)
 
     def flush(self) -> None:
-        """Write what waits."""
         if self.closed:
             return
         try:
@@ -57,8 +55,8 @@ class Messages(Output):
 def prepare_streams() -> None:
     """Make standard input and output safe to use.
 
-    A stream that was closed becomes an empty one. Otherwise the next file that is opened would take its
-    number, and get what is meant for the stream.
+    A closed stream is replaced by an empty one. Otherwise the next file to be opened would get its number
+    and its output.
     """
     for number in range(3):
         try:
@@ -76,7 +74,7 @@ def prepare_streams() -> None:
 
 
 def end_output() -> None:
-    """Write what waits, while a failure can still be told."""
+    """Flush the output while an error can still be reported."""
     sys.stdout.flush()
 
 
@@ -98,7 +96,7 @@ def _file_limits() -> tuple[int, int]:
 
 
 def lacks_files(error: OSError) -> bool:
-    """Whether it is about the number of open files."""
+    """Whether the error is about the number of open files."""
     return error.errno in _LACKS_FILES
 
 
@@ -132,7 +130,7 @@ def _wrapped(stream: TextIO | None, number: int, kind: type[Output]) -> Output:
 
 
 def _open_nothing(number: int) -> None:
-    """Let a file's number stand for nothing."""
+    """Make a file descriptor refer to the null device."""
     nothing = os.open(os.devnull, os.O_RDWR)
     if nothing != number:
         os.dup2(nothing, number)

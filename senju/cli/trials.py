@@ -1,28 +1,25 @@
-"""What the commands that try the engine out share: lists of numbers, progress, tables, a quieter log."""
+"""Parts of verify, bench, profile and soak: lists of numbers, progress, headings, a quieter log."""
 
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.markup import escape
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from senju.cli.console import err
+from senju.cli.console import print_json
+from senju.cli.tables import progress_bar
 from senju.config import Settings, shown
 from senju.errors import ConfigError
+from senju.runs.run_config import RunConfig
 
 DEFAULT_GAME = "connect_four"
 
-GameArgument = Annotated[str | None, typer.Argument(help="A game's name, or package.module:Class.")]
-ConfigOption = Annotated[Path | None, typer.Option(help="Settings in a YAML file.", exists=False)]
-
 
 def game_or_default(game: str | None, settings: Settings) -> str | None:
-    """The game to try: the one given, the one of the settings (None: it is found there), or Connect Four."""
+    """The given game, or the one in the settings (None: it is found there), or Connect Four."""
     return game or (None if "game" in settings else DEFAULT_GAME)
 
 
@@ -50,32 +47,29 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def trial_progress(as_json: bool) -> Progress:
-    """A bar on standard error that goes when it is done."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=err,
-        transient=True,
-        disable=as_json,
+def trial_progress(is_silent: bool) -> Progress:
+    """A bar with the percentage and the time so far."""
+    return progress_bar(is_silent, TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn())
+
+
+def heading(config: RunConfig) -> str:
+    """The game, its scale and its model, as the beginning of a sentence."""
+    plan = config.plan
+    return (
+        f"[bold]{escape(config.game['name'])}[/], {plan.num_shards} shards of {plan.games_per_shard} games, "
+        f"{plan.rollout_steps} steps an update, model {escape(config.model['name'])}"
     )
 
 
-def plain_table(columns: Iterable[str], title: str | None = None, gap: int = 2) -> Table:
-    """A table without lines, so that figures fit into 80 columns; the first column is text."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, gap, 0, 0))
-    for index, name in enumerate(columns):
-        table.add_column(name, justify="right" if index else "left", header_style="dim", no_wrap=True)
-    return table
+def print_record(config: RunConfig, **results: Any) -> None:
+    """Print a trial's results as JSON, with the game and the settings."""
+    print_json({"game": config.game["name"], **results, "config": config.model_dump(mode="json")})
 
 
 @contextmanager
-def expected_losses() -> Iterator[None]:
-    """Leave out the log's warnings of lost workers while workers are lost on purpose."""
-    log = logging.getLogger("senju.backends")
+def quiet_about_lost_workers() -> Iterator[None]:
+    """Leave out the log's warnings about lost workers while the trial kills workers on purpose."""
+    log = logging.getLogger("senju.workers")
     before = log.level
     log.setLevel(logging.ERROR)
     try:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from senju.arguments import is_whole
-from senju.cli.console import TrustOption, friendly_errors
+from senju.cli.console import friendly_errors
+from senju.cli.options import CheckpointOption, TrustOption
 from senju.config import Settings, read_yaml, validated
 from senju.errors import ConfigError
-from senju.trust import require_trust, trusting
+from senju.trust import require_trust
 from senju.usi.engine import Engine
 from senju.usi.lines import LineWriter
 from senju.usi.options import MAX_SEED, EngineConfig
@@ -34,9 +35,7 @@ def usi(
     nodes: Annotated[
         int, typer.Option(help="Nodes per move; 0: as many as the time allows.", min=0, max=10**9)
     ] = DEFAULTS.nodes,
-    checkpoint: Annotated[
-        str | None, typer.Option(help="A checkpoint by name or update; the newest by default.")
-    ] = None,
+    checkpoint: CheckpointOption = None,
     seed: Annotated[
         int, typer.Option(help="Of moves that are drawn by lot.", min=0, max=MAX_SEED)
     ] = DEFAULTS.seed,
@@ -56,7 +55,7 @@ def usi(
 
     The program can change all of this, and more, by the options that the engine announces.
     """
-    with friendly_errors(), trusting(trust), _logging_to(log):
+    with friendly_errors(trust), _logging_to(log):
         game = _game_of(run)
         _require_checkpoint(run, checkpoint)
         config = validated(
@@ -80,7 +79,7 @@ def _serve(run: Path, load: "partial[Model]", config: EngineConfig, history: int
     source: Any = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)  # raw: gives what there is
     with contextlib.redirect_stdout(sys.stderr):  # nothing but the protocol goes out
         Engine(name, Thinker(load, writer), writer, config, history).run(source)
-    if writer.is_lost:  # nobody reads any more: let Python's own last flush go nowhere
+    if writer.is_lost:  # the reader has gone: Python's own last flush must not fail
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -93,7 +92,7 @@ def _game_of(run: Path) -> Settings:
     game = settings.get("game")
     if isinstance(game, dict) and game.get("name") == "shogi" and is_whole(game.get("history", 0), 0):
         return game
-    from senju.training.run import Run
+    from senju.runs.run import Run
 
     opened = Run(run)
     opened.require_game("shogi")
@@ -104,7 +103,7 @@ def _require_checkpoint(run: Path, checkpoint: str | None) -> None:
     """Refuse a run that cannot play before the protocol begins; its weights are read later."""
     if checkpoint is None and any((run / "checkpoints").glob("update_*")):
         return
-    from senju.training.run import Run
+    from senju.runs.run import Run
 
     checkpoints = Run(run).checkpoints
     if checkpoint is None:
@@ -114,7 +113,7 @@ def _require_checkpoint(run: Path, checkpoint: str | None) -> None:
 
 
 def _load_model(run: Path, checkpoint: str | None, trust: bool) -> "Model":
-    from senju.training.run import Run
+    from senju.runs.run import Run
 
     model = Run(run, trust).agent_at(checkpoint).policy()
     gc.collect()

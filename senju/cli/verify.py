@@ -2,37 +2,22 @@
 
 from contextlib import nullcontext
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from senju.cli.console import (
-    JsonOption,
-    SetOption,
-    TrustOption,
-    friendly_errors,
-    out,
-    print_json,
-    settings_from,
-)
+from senju.cli.console import friendly_errors, out, say, settings_from
+from senju.cli.options import ConfigOption, GameArgument, JsonOption, SeedSetting, SettingsOption, TrustOption
 from senju.cli.quantities import count_text
-from senju.cli.trials import (
-    ConfigOption,
-    GameArgument,
-    expected_losses,
-    names,
-    numbers,
-    plain_table,
-    trial_progress,
-)
-from senju.training.run_config import RunConfig
+from senju.cli.tables import plain_table
+from senju.cli.trials import heading, names, numbers, print_record, quiet_about_lost_workers, trial_progress
+from senju.runs.run_config import RunConfig
 from senju.trials.differences import Difference
 from senju.trials.equality import Verdict, candidates
-from senju.trials.equality import verify as hold_against_serial
+from senju.trials.equality import verify as compare_with_serial
 from senju.trials.scale import SMALL, scaled_config
-from senju.trust import trusting
 
 
 def verify(
@@ -44,17 +29,17 @@ def verify(
         bool, typer.Option("--kill", help="Kill -9 a random worker process in each update.")
     ] = False,
     config: ConfigOption = None,
-    assignments: SetOption = None,
-    seed: Annotated[int | None, typer.Option(help="Short for --set seed=N.")] = None,
+    assignments: SettingsOption = None,
+    seed: SeedSetting = None,
     trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Prove that rollouts and weights are equal, byte for byte, whoever plays; or name the first that is not.
+    """Check that rollouts and weights are equal, byte for byte, on every backend.
 
     Each backend runs beside the serial one, each with a learner of its own. Few small shards are played
     unless settings say otherwise.
     """
-    with friendly_errors(), trusting(trust), expected_losses() if kill else nullcontext():
+    with friendly_errors(trust), quiet_about_lost_workers() if kill else nullcontext():
         counts = numbers(workers)
         scale = SMALL._replace(num_shards=max(SMALL.num_shards, max(counts) + 1))
         resolved = scaled_config(game, scale, settings_from(config, assignments, seed=seed))
@@ -62,47 +47,33 @@ def verify(
         verdicts: list[Verdict] = []
         with trial_progress(as_json) as progress:
             task = progress.add_task("", total=len(field) * updates)
-            for place, candidate in enumerate(field):
-                progress.update(task, description=candidate.name, completed=place * updates)
-                verdict = hold_against_serial(
-                    resolved, candidate, updates, kill=kill, on_update=lambda update: progress.advance(task)
+            for index, candidate in enumerate(field):
+                progress.update(task, description=candidate.name, completed=index * updates)
+                verdict = compare_with_serial(
+                    resolved, candidate, updates, kill=kill, on_update=lambda _: progress.advance(task)
                 )
                 verdicts.append(verdict)
+    is_equal = all(verdict.is_equal for verdict in verdicts)
     if as_json:
-        print_json(_record(resolved, updates, verdicts))
+        records = [
+            {**asdict(verdict), "candidate": verdict.candidate._asdict(), "is_equal": verdict.is_equal}
+            for verdict in verdicts
+        ]
+        print_record(resolved, updates=updates, is_equal=is_equal, candidates=records)
     else:
         _show(resolved, verdicts)
-    if not all(verdict.is_equal for verdict in verdicts):
+    if not is_equal:
         raise typer.Exit(1)
 
 
-def _record(config: RunConfig, updates: int, verdicts: list[Verdict]) -> dict[str, Any]:
-    return {
-        "game": config.game["name"],
-        "updates": updates,
-        "is_equal": all(verdict.is_equal for verdict in verdicts),
-        "candidates": [
-            {**asdict(verdict), "candidate": verdict.candidate._asdict(), "is_equal": verdict.is_equal}
-            for verdict in verdicts
-        ],
-        "config": config.model_dump(mode="json"),
-    }
-
-
 def _show(config: RunConfig, verdicts: list[Verdict]) -> None:
-    plan = config.plan
-    out.print(
-        f"[bold]{escape(config.game['name'])}[/], {plan.num_shards} shards of {plan.games_per_shard} games, "
-        f"{plan.rollout_steps} steps an update, model {escape(config.model['name'])}, seed {config.seed}: "
-        "each held against the serial backend.",
-        highlight=False,
-    )
+    out.print(f"{heading(config)}, seed {config.seed}: each compared with the serial backend.")
     out.print(_table(verdicts))
     for verdict in verdicts:
         if verdict.difference is not None:
             where = difference_text(verdict.difference, verdict.updates)
-            out.print(f"[red]✗[/] {verdict.candidate.name}: {escape(where)}", highlight=False, soft_wrap=True)
-    out.print(_conclusion(verdicts), highlight=False, soft_wrap=True)
+            say(f"[red]✗[/] {verdict.candidate.name}: {escape(where)}")
+    say(_conclusion(verdicts))
 
 
 def _table(verdicts: list[Verdict]) -> Table:
@@ -124,7 +95,7 @@ def _table(verdicts: list[Verdict]) -> Table:
 
 
 def difference_text(difference: Difference, update: int | None = None) -> str:
-    """Where something differs, and what stands there."""
+    """Where two results differ, and both values."""
     where = [] if update is None else [f"update {update}"]
     where += [] if difference.shard is None else [f"shard {difference.shard}"]
     where.append(difference.place)

@@ -1,1 +1,1 @@
-"""Collecting: shards of rows played by a policy, written into slots."""
+"""Collecting (rollout.py): shards of rows played by a policy, written into slots."""

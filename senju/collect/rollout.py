@@ -1,4 +1,8 @@
-"""The hot loop: T steps of one shard, written into a slot. Nothing here runs per row in Python."""
+"""The hot loop: T steps of one shard, written into a slot for each policy. No Python code runs per row.
+
+Policies are a list. A list of one decides for all seats: that is self-play. A list with one policy for each
+seat is a world of independent agents. Opponents are further players, which do not learn.
+"""
 
 import math
 from collections.abc import Sequence
@@ -6,205 +10,160 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
-from senju.collect.exploration import BY_POLICY, Acting, mostly_best_actions, sample_actions
+from senju.collect.exploration import Acting
 from senju.collect.orders import NO_ORDERS, Orders
+from senju.collect.policy import Policy, PolicyInPlay, grouped
 from senju.collect.resignation import NEVER, Resignation
-from senju.collect.seating import CURRENT, Others, keep_own
+from senju.collect.seating import Others
 from senju.collect.shard import Shard
 from senju.collect.slots import Ring, RingShape, Slot
+from senju.errors import ConfigError
 from senju.games.game import Game, Observations, Outcomes, SeatView
-from senju.games.rows import ACTION, Rows, first_allowed
-from senju.kernels import compiled
+from senju.games.rows import Rows, first_allowed
 from senju.models.model import Model
+from senju.models.weights import WeightBlock
 from senju.timing import StageClock
 
 STAGES = ("observe", "evaluate", "choose", "opponents", "step", "restart")  # of every step of a shard
 
 
-class Actor:
-    """A model that evaluates batches of at most one size, without gradients.
-
-    A shard's batches have shapes that follow from the shard alone, because another shape may round
-    differently: equal bits need equal shapes.
-    """
-
-    def __init__(self, game: Game | SeatView, model: Model, num_rows: int) -> None:
-        self.model = model.eval().requires_grad_(False)
-        self.num_rows = num_rows
-        self._batch = num_rows * game.num_acting
-        self._input = torch.zeros(self._batch, *game.observation_shape)
-        self._logits = np.zeros((self._batch, game.num_actions), np.float32)
-        self._values = np.zeros(self._batch, np.float32)
-
-    def evaluate(self, observation: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Logits [row * acting, actions] and values [row * acting] of a batch of observations."""
-        self._input.copy_(torch.from_numpy(observation).view(self._input.shape))
-        logits, values = self.model(self._input)
-        return logits.numpy(), values.numpy()
-
-    def evaluate_first(
-        self, observation: NDArray[np.uint8]
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The same of a batch that may be smaller: observations [batch, 1, *observation_shape]."""
-        batch = self._input[: len(observation)]
-        batch.copy_(torch.from_numpy(observation).view(batch.shape))
-        logits, values = self.model(batch)
-        return logits.numpy(), values.numpy()
-
-    def evaluate_some(
-        self, observation: NDArray[np.uint8], positions: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The same of some places (row * acting + place) alone; the values of the rest are 0."""
-        if len(positions) == self._batch:
-            return self.evaluate(observation)
-        self._values.fill(0.0)
-        if len(positions):
-            chosen = observation.reshape(self._input.shape)[positions]
-            self._logits[positions], self._values[positions] = self.evaluate_first(chosen)
-        return self._logits, self._values
-
-
-@compiled
-def _spread_values(
-    values: NDArray[np.float32],  # [row * acting]
-    seats: NDArray[np.int8],  # [row, acting]
-    chosen: NDArray[np.bool_],  # [row]
-    is_zero_sum: bool,
-    bootstrap: NDArray[np.float32],  # [row, seat]
-) -> None:
-    """Give each seat the value of the position: its own, or in a zero-sum game minus the other's."""
-    num_places = seats.shape[1]
-    for row in range(seats.shape[0]):
-        if not chosen[row]:
-            continue
-        bootstrap[row] = math.nan
-        for place in range(num_places):
-            seat, value = seats[row, place], values[row * num_places + place]
-            if seat < 0:
-                continue
-            if is_zero_sum and num_places == 1:
-                bootstrap[row, 1 - seat] = -value
-            bootstrap[row, seat] = value
+def policy_view(game: Game, num_policies: int) -> Game | SeatView:
+    """The game as each of so many policies sees it: all seats, or one seat each."""
+    if num_policies not in (1, game.num_seats):
+        raise ConfigError(
+            f"{num_policies} policies for the {game.num_seats} seats of {game.name}; expected 1 or all"
+        )
+    return game if num_policies == 1 else game.seat_view
 
 
 class RolloutPlayer:
-    """Plays rollouts of shards with one actor; one per worker.
+    """Plays rollouts of shards; one per worker.
 
-    `others` sit where the current policy does not; None is self-play. With `whole_games` every row
-    plays one game to its end in each rollout, and rests when it is over.
+    `others` sit where no policy of the list does; None: the policies play all seats. With `whole_games`
+    every row plays one game to its end in each rollout, and rests when the game is over.
     """
 
     def __init__(
         self,
         game: Game,
-        model: Model,
+        policies: Sequence[Policy],
         num_rows: int,
         clock: StageClock,
         resignation: Resignation = NEVER,
-        acting: Acting = BY_POLICY,
         others: Others | None = None,
         whole_games: bool = False,
     ) -> None:
         resignation.check(game)
-        self.game = game
-        self.actor = Actor(game, model, num_rows)
-        self.clock = clock
-        self.resignation = resignation
-        self.acting = acting
-        self.others = others
-        self.whole_games = whole_games
-        self._after = game.new_observations(num_rows)
+        policy_view(game, len(policies))
+        self.game, self.clock = game, clock
+        self.resignation, self.others, self.whole_games = resignation, others, whole_games
+        self._has_all_seats = len(policies) == 1
+        in_turn = not self._has_all_seats and game.num_acting < game.num_seats
+        self._is_partial = others is not None or whole_games or in_turn
+        self._policies = [
+            PolicyInPlay(game, policy, num_rows, None if self._has_all_seats else seat)
+            for seat, policy in enumerate(policies)
+        ]
+        self._groups = grouped(self._policies, num_rows, self._is_partial)
+        self.weights = WeightBlock(nn.ModuleList(policy.model for policy in policies))  # of all policies
+        self._seen, self._after = game.new_observations(num_rows), game.new_observations(num_rows)
+        self._outcomes = game.new_outcomes(num_rows)
+        self._actions = np.zeros((num_rows, game.num_acting), np.int32)
         self._everyone = np.zeros((num_rows, game.num_acting), np.int8)
-        self._positions = np.zeros(num_rows * game.num_acting, np.int64)
         self._is_resting = np.zeros(num_rows, np.bool_)
 
     @torch.inference_mode()  # once per rollout: entering it costs microseconds
-    def play(self, shard: Shard, slot: Slot, orders: Orders = NO_ORDERS) -> None:
-        """Fill a slot with the shard's next steps."""
-        rows, clock = shard.rows, self.clock
-        is_plain = self.others is None and not self.whole_games  # everybody decides, by one policy
-        self._begin(shard, slot, orders)
+    def play(self, shard: Shard, slots: Sequence[Slot], orders: Orders = NO_ORDERS) -> None:
+        """Fill each policy's slot with the shard's next steps."""
+        rows, clock, others = shard.rows, self.clock, self.others
+        self._begin(shard, slots, orders)
         clock.start()
-        for time in range(slot.num_steps):
+        for time in range(slots[0].num_steps):
             if self.whole_games and self._is_resting.all():
-                _leave_empty(slot, time)
+                for policy in self._policies:
+                    policy.leave_empty(time)
                 break
-            observations, outcomes = slot.observations_at(time), slot.outcomes_at(time)
-            actions, broken = slot.actions[time], None
-            rows.observe(observations)
-            if self.others is not None:
-                self._seat(shard, slot.seated[time])
+            seen, actions, outcomes = self._arrays_at(slots[0], time)
+            rows.observe(seen)
+            self._let_policies_see(shard, seen, time)
             clock.lap("observe")
-            if is_plain:
-                logits, values = self.actor.evaluate(observations.observation)
-            else:
-                logits, values = self._evaluate_own(shard, observations)
-            clock.lap("evaluate")
-            choose_into(slot, time, logits, values, rows, ACTION, self.acting, self._epsilon)
-            clock.lap("choose")
-            if self.others is not None:
-                broken = self._let_others_choose(shard, observations, actions)
+            for group in self._groups:
+                evaluations = group.evaluate_step(time, self._is_partial)
+                clock.lap("evaluate")
+                for policy, evaluation in zip(group.policies, evaluations, strict=True):
+                    policy.choose(evaluation, rows, time)
+                    policy.give_actions(seen, actions, time)
+                clock.lap("choose")
+            broken = None
+            if others is not None:
+                broken = others.choose(rows, seen, self._everyone, shard.seated, actions)
                 clock.lap("opponents")
-            if self.whole_games:
-                self._step_those_who_play(rows, observations.legal, actions, outcomes)
-            else:
-                rows.step(actions, outcomes)
-            self.resignation.apply(slot.values[time], observations.seats, rows.clock, rows.seed, outcomes)
-            if broken is not None:
-                _cut_off(broken, outcomes)
+            self._step(rows, seen, actions, outcomes, broken, time)
             clock.lap("step")
             if outcomes.truncated.any():
-                self._look_at_truncated(shard, slot, time, broken)
-            if self.whole_games:
-                self._let_rest(rows, outcomes)
-            else:
-                rows.advance(outcomes)
+                self._keep_truncated(rows, outcomes.truncated, broken, time)
+            self._advance(rows, outcomes)
             clock.lap("restart")
-        self._end(shard, slot)
+        self._end(rows, slots[0])
 
-    def play_all(self, shard: Shard, slots: Sequence[Slot], orders: Orders = NO_ORDERS) -> None:
-        """Fill the slot of the one policy there is."""
-        (slot,) = slots
-        self.play(shard, slot, orders)
-
-    def _begin(self, shard: Shard, slot: Slot, orders: Orders) -> None:
-        slot.bootstrap.fill(0.0)
-        slot.final_at.fill(-1)
-        self._epsilon = self.acting.epsilon(orders.epsilon, shard.index)
-        self._num_final = 0
+    def _begin(self, shard: Shard, slots: Sequence[Slot], orders: Orders) -> None:
+        epsilons = orders.epsilons or (0.0,) * len(slots)
+        for policy, slot, epsilon in zip(self._policies, slots, epsilons, strict=True):
+            policy.begin(slot, policy.acting.epsilon(epsilon, shard.index))
         self._is_resting.fill(False)
         if self.others is not None:
             self.others.begin(orders, shard.rows)
 
-    def _seat(self, shard: Shard, seated: NDArray[np.int32]) -> None:
-        """Who sits where from this step on; in games that are yet to begin, nobody."""
-        assert self.others is not None
-        self.others.seat(shard.rows, shard.seated)
-        seated[:] = shard.seated
+    def _arrays_at(self, slot: Slot, time: int) -> tuple[Observations, NDArray[np.int32], Outcomes]:
+        """Where a step is written: a policy with all seats has it in its slot, others copy their part."""
+        if self._has_all_seats:
+            return slot.observations_at(time), slot.actions[time], slot.outcomes_at(time)
+        self._actions.fill(0)
+        return self._seen, self._actions, self._outcomes
+
+    def _let_policies_see(self, shard: Shard, seen: Observations, time: int) -> None:
+        """Seat the opponents, and give every policy what it sees."""
+        if self.others is not None:
+            self.others.seat(shard.rows, shard.seated)
+            for policy in self._policies:
+                policy.note_seated(shard.seated, self._is_resting, time)
+        if self._is_partial:
+            self._everyone[:] = seen.seats
+            self._everyone[self._is_resting] = -1
+        if self._is_partial or not self._has_all_seats:
+            for policy in self._policies:
+                policy.take(seen, shard.seated, self._is_resting, time)
+
+    def _step(
+        self,
+        rows: Rows,
+        seen: Observations,
+        actions: NDArray[np.int32],
+        outcomes: Outcomes,
+        broken: NDArray[np.int64] | None,
+        time: int,
+    ) -> None:
+        """Step the games; end those that are resigned, or that an opponent's failure broke."""
         if self.whole_games:
-            seated[self._is_resting] = CURRENT
+            self._step_running(rows, seen.legal, actions, outcomes)
+        else:
+            rows.step(actions, outcomes)
+        if self.resignation.below:
+            for policy in self._policies:
+                values, movers = policy.slot.values[time], policy.movers(time)
+                self.resignation.apply(values, movers, rows.clock, rows.seed, outcomes)
+        if broken is not None:  # what these games would have led to is not known
+            outcomes.rewards[broken] = 0.0
+            outcomes.terminated[broken], outcomes.truncated[broken] = False, True
+        for policy in self._policies:
+            policy.keep_outcomes(outcomes, time)
 
-    def _evaluate_own(
-        self, shard: Shard, observations: Observations
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Logits and values where the current policy decides; the other seats are blanked."""
-        self._everyone[:] = observations.seats
-        positions = keep_own(observations.seats, shard.seated, self._is_resting, self._positions)
-        return self.actor.evaluate_some(observations.observation, positions)
-
-    def _let_others_choose(
-        self, shard: Shard, observations: Observations, actions: NDArray[np.int32]
-    ) -> NDArray[np.int64] | None:
-        assert self.others is not None
-        everyone = self._everyone
-        everyone[self._is_resting] = -1
-        return self.others.choose(shard.rows, observations, everyone, shard.seated, actions)
-
-    def _step_those_who_play(
+    def _step_running(
         self, rows: Rows, legal: NDArray[np.uint64], actions: NDArray[np.int32], outcomes: Outcomes
     ) -> None:
-        """The game knows no rest: those who have it step like the others, and are set back."""
+        """Step all rows, since games cannot rest, and restore those that rest."""
         resting = np.flatnonzero(self._is_resting)
         states = rows.states[resting]
         first_allowed(legal, resting, actions)
@@ -213,111 +172,60 @@ class RolloutPlayer:
         outcomes.rewards[resting], actions[resting] = 0.0, 0
         outcomes.terminated[resting] = outcomes.truncated[resting] = False
 
-    def _let_rest(self, rows: Rows, outcomes: Outcomes) -> None:
-        """Whoever has finished a game waits for the next rollout to begin another."""
+    def _advance(self, rows: Rows, outcomes: Outcomes) -> None:
+        """Start new games; with whole games, a row whose game is over rests until the next rollout."""
         clock = rows.clock[self._is_resting]
         ended = rows.advance(outcomes)
-        rows.clock[self._is_resting] = clock
-        self._is_resting[ended] = True
+        if self.whole_games:
+            rows.clock[self._is_resting] = clock
+            self._is_resting[ended] = True
 
-    def _end(self, shard: Shard, slot: Slot) -> None:
-        """Value what goes on; leave nothing of an older rollout in the slot."""
-        leave_empty_finals(slot, self._num_final)
-        running = ~(slot.terminated[-1] | slot.truncated[-1] | self._is_resting)
-        if self.acting.by == "policy" and running.any():
-            self._value_positions(shard, running, slot.bootstrap[-1])
-
-    def _look_at_truncated(
-        self, shard: Shard, slot: Slot, time: int, broken: NDArray[np.int64] | None
+    def _keep_truncated(
+        self, rows: Rows, truncated: NDArray[np.bool_], broken: NDArray[np.int64] | None, time: int
     ) -> None:
-        """Value or keep the positions in which games were cut, before any of them starts anew."""
-        truncated = slot.truncated[time]
-        if self.acting.by == "policy":
-            self._value_positions(shard, truncated, slot.bootstrap[time])
-        else:
-            shard.rows.observe(self._after)
+        """Value and keep the positions in which games were truncated, before any of them starts anew."""
+        self._value_positions(rows, truncated, time)
         known = truncated.copy()
         if broken is not None:
-            slot.bootstrap[time, broken] = math.nan
             known[broken] = False
-        room = len(slot.final_seats) - self._num_final
-        chosen = np.flatnonzero(known)[:room]
-        if len(chosen):
-            finals = np.arange(self._num_final, self._num_final + len(chosen))
-            slot.final_at[time, chosen] = finals
-            slot.final_observation[finals] = self._after.observation[chosen]
-            slot.final_legal[finals] = self._after.legal[chosen]
-            slot.final_seats[finals] = self._after.seats[chosen]
-            self._num_final += len(chosen)
+        for policy in self._policies:
+            if broken is not None:
+                policy.slot.bootstrap[time, broken] = math.nan
+            policy.keep_truncated(policy.look(self._after), known, time)
 
-    def _value_positions(
-        self, shard: Shard, chosen: NDArray[np.bool_], bootstrap: NDArray[np.float32]
-    ) -> None:
-        """Value the rows' positions as they stand, before any of them starts anew."""
-        shard.rows.observe(self._after)
-        _, values = self.actor.evaluate(self._after.observation)
-        _spread_values(values, self._after.seats, chosen, self.game.is_zero_sum, bootstrap)
+    def _value_positions(self, rows: Rows, chosen: NDArray[np.bool_], time: int) -> None:
+        """Keep the value of the chosen rows' positions for the policies that learn values."""
+        rows.observe(self._after)
+        for group in self._groups:
+            if not group.is_valuing:
+                continue
+            seen = [policy.look(self._after) for policy in group.policies]
+            evaluations = group.evaluate([each.observation for each in seen])
+            for policy, own, (_, values) in zip(group.policies, seen, evaluations, strict=True):
+                policy.keep_values(own, values, chosen, time)
         self.clock.lap("evaluate")
 
-
-def choose_into(
-    slot: Slot,
-    time: int,
-    logits: NDArray[np.float32],
-    values: NDArray[np.float32],
-    rows: Rows,
-    stream: int,
-    acting: Acting,
-    epsilon: float,
-) -> None:
-    """Write what a policy does in the step whose observations lie in the slot."""
-    who = (slot.legal[time], slot.seats[time], rows.clock, rows.seed, stream)
-    out = slot.values[time]
-    if acting.by == "action_values":
-        how = (epsilon, acting.is_dueling)
-        mostly_best_actions(logits, values, *who, *how, slot.actions[time], slot.explored[time], out)
-    else:
-        out[:] = values.reshape(out.shape)
-        sample_actions(logits, *who, slot.actions[time], slot.log_probs[time])
+    def _end(self, rows: Rows, slot: Slot) -> None:
+        """Value the positions of games that go on; leave nothing of an older rollout in the slots."""
+        for policy in self._policies:
+            policy.end()
+        running = ~(slot.terminated[-1] | slot.truncated[-1] | self._is_resting)
+        if running.any() and any(group.is_valuing for group in self._groups):
+            self._value_positions(rows, running, -1)
 
 
-def _cut_off(broken: NDArray[np.int64], outcomes: Outcomes) -> None:
-    """End games that cannot go on; what they would have led to is not known."""
-    outcomes.rewards[broken] = 0.0
-    outcomes.terminated[broken], outcomes.truncated[broken] = False, True
-
-
-def _leave_empty(slot: Slot, time: int) -> None:
-    """Nobody acts in the rest of the rollout."""
-    slot.seats[time:] = -1
-    for column in _EMPTIED:
-        getattr(slot, column)[time:] = 0
-
-
-_WRITTEN_OTHERWISE = ("seats", "bootstrap", "final_at", "final_observation", "final_legal", "final_seats")
-_EMPTIED = tuple(name for name in Slot._fields if name not in _WRITTEN_OTHERWISE)
-
-
-def leave_empty_finals(slot: Slot, num_final: int) -> None:
-    """Leave nothing of an older rollout where no truncated position was kept."""
-    slot.final_observation[num_final:] = 0
-    slot.final_legal[num_final:] = 0
-    slot.final_seats[num_final:] = -1
-
-
-def warm_up(game: Game, model: Model) -> None:
+def warm_up(game: Game, models: Sequence[Model]) -> None:
     """Compile, or load from the cache, every kernel that collecting needs; workers then find it all."""
     game.warm_up()
-    ring = Ring(game, RingShape(1, 1, 1))
-    ring.open(0, 0)
-    shard, slot = Shard(game, 0, 1, 0), ring.slot(0, 0)
-    greedy = Acting("action_values")
-    RolloutPlayer(game, model, 1, StageClock(), acting=greedy, whole_games=True).play(shard, slot)
-    player = RolloutPlayer(game, model, 1, StageClock())
-    player.play(shard, slot)
-    rows, no_rows = shard.rows, game.new_outcomes(0)
-    Resignation(1.0).apply(slot.values[0, :0], slot.seats[0, :0], rows.clock[:0], rows.seed, no_rows)
-    first_allowed(slot.legal[0], np.zeros(0, np.int64), slot.actions[0])
-    everything = np.ones(1, np.bool_)
-    rows.advance(slot.outcomes_at(0)._replace(truncated=everything))
-    player._value_positions(shard, everything, slot.bootstrap[0])
+    view, shard = policy_view(game, len(models)), Shard(game, 0, 1, 0)
+    slots = [Ring(view, RingShape(1, 1, 1, keeps_final=True)).slot(0, 0) for _ in models]
+    greedy = [Policy(model, Acting("action_values")) for model in models]
+    RolloutPlayer(game, greedy, 1, StageClock(), whole_games=True).play(shard, slots)
+    player = RolloutPlayer(game, [Policy(model) for model in models], 1, StageClock())
+    player.play(shard, slots)
+    rows, everything = shard.rows, np.ones(1, np.bool_)
+    no_rows = game.new_outcomes(0)
+    values, seats = np.zeros((0, 1), np.float32), np.zeros((0, 1), np.int8)
+    Resignation(1.0).apply(values, seats, rows.clock[:0], rows.seed, no_rows)
+    player._keep_truncated(rows, everything, None, 0)
+    rows.advance(game.new_outcomes(1)._replace(truncated=everything))

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from senju.collect.seating import Failure
 from senju.games.game import Game, Observations, Outcomes, SeatView
 from senju.games.rows import CLOCK
 from senju.kernels import compiled, legal_words, memory_fence
@@ -52,7 +53,7 @@ class Slot(NamedTuple):
         return Outcomes(self.rewards[time], self.terminated[time], self.truncated[time])
 
 
-PASSING = ("log_probs", "values", "bootstrap", "seated")  # columns that are kept for the newest turns alone
+TRANSIENT = ("log_probs", "values", "bootstrap", "seated")  # columns that only the newest turns keep
 
 
 class Rollout(NamedTuple):
@@ -60,10 +61,20 @@ class Rollout(NamedTuple):
 
     shard: int
     version: int
-    data: Slot
+    slots: tuple[Slot, ...]  # of each policy
     clock: NDArray[np.void]  # [row], each row's id, game and step when it began
     turn: int = 0  # of the shard's rollouts; one is collected from every shard in each turn
-    slots: tuple[Slot, ...] = ()  # of every seat, where each has a policy of its own; `data` is the first
+    failures: tuple[Failure, ...] = ()  # opponents that failed
+
+    @property
+    def data(self) -> Slot:
+        """The slot of the first policy."""
+        return self.slots[0]
+
+    def of_all_seats(self, column: str) -> NDArray[Any]:
+        """A column [time, row, seat] of all seats, whether one policy plays them or one each."""
+        arrays = [getattr(slot, column) for slot in self.slots]
+        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=-1)
 
 
 NO_CLOCK = np.zeros(0, CLOCK)
@@ -89,7 +100,7 @@ class RingShape:
     kept: int = 1
     ahead: int = 0
     keeps_final: bool = False
-    passing: int = 1  # turns of which the `PASSING` columns are kept as well
+    transient: int = 1  # turns of which the `TRANSIENT` columns are kept as well
 
     @property
     def depth(self) -> int:
@@ -133,7 +144,7 @@ class Ring:
             "bootstrap": ((*steps, game.num_seats), np.float32),
             "seated": ((*steps, game.num_seats), np.int32),
         }
-        places = dict.fromkeys(sizes, shape.depth) | dict.fromkeys(PASSING, shape.ahead + shape.passing)
+        places = dict.fromkeys(sizes, shape.depth) | dict.fromkeys(TRANSIENT, shape.ahead + shape.transient)
         self.columns = Slot(
             **{
                 name: allocate((shape.num_shards, places[name], *size), dtype)
@@ -172,6 +183,6 @@ def _set_seal(seals: NDArray[np.int64], shard: int, place: int, seal: int) -> No
     memory_fence()
 
 
-def new_slot(game: Game, num_steps: int, num_rows: int, keeps_final: bool = False) -> Slot:
+def new_slot(game: Game | SeatView, num_steps: int, num_rows: int, keeps_final: bool = False) -> Slot:
     """Zeroed arrays for one rollout."""
     return Ring(game, RingShape(1, num_steps, num_rows, keeps_final=keeps_final)).slot(0, 0)

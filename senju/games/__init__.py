@@ -1,4 +1,4 @@
-"""Games: the contract, the check of it, and the games senju brings."""
+"""Games: the contract (game.py), the check of it, and the games senju brings."""
 
 from senju.games.game import Game
 from senju.registry import Registry

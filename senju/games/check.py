@@ -1,11 +1,12 @@
-"""The Game contract as code: `check_game(game)` plays a game and holds it to every promise.
+"""The Game contract as code: `check_game(game)` plays a game at random and checks every promise.
 
 >>> from senju.games import make_game
 >>> check_game(make_game("tic_tac_toe")).num_games_finished > 0
 True
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -15,18 +16,21 @@ from senju.arguments import is_whole, require_seed
 from senju.config import shown
 from senju.errors import ConfigError, GameContractError, IllegalActionError
 from senju.games.game import Game, Observations, Outcomes, States
-from senju.games.guards import Block, guarded, guarded_copy, is_intact
+from senju.games.guards import GuardBytes, guarded, guarded_copy, is_intact
 from senju.games.rows import ACTION, Rows, choose_at_random
 from senju.kernels import legal_words, unpack_legal
 from senju.usercode import passes_on
 
-RUBBISH = (0x00, 0xFF)  # an output that differs after these two fillings was not written in full
+FILLINGS = (0x00, 0xFF)  # an output that differs after these two fillings was not written in full
 DECLARED = ("name", "num_seats", "num_actions", "observation_shape", "state_dtype")
+_MOST = 2**20  # rows, and steps of each
+
+Trace = list[tuple[NDArray[Any], ...]]  # [step]: observations, outcomes and states
 
 
 @dataclass(frozen=True)
 class GameReport:
-    """What `check_game` saw."""
+    """The result of `check_game`."""
 
     name: str
     num_steps: int
@@ -35,57 +39,31 @@ class GameReport:
     checks: tuple[str, ...]
 
 
-@dataclass
-class _Trace:
-    """Everything a batch of rows showed, step by step."""
-
-    arrays: list[tuple[NDArray[Any], ...]] = field(default_factory=list)
-
-    def add(self, *arrays: NDArray[Any]) -> None:
-        self.arrays.append(tuple(array.copy() for array in arrays))
-
-
-_MOST = 2**20  # rows, and steps of each
-
-
 def check_game(game: Game, *, num_rows: int = 8, num_steps: int = 400, seed: int = 0) -> GameReport:
     """Play `num_rows` games at random and raise GameContractError at the first broken promise."""
     if not isinstance(game, Game):
-        raise ConfigError(f"game={shown(game)}: expected a Game, as make_game gives it")
+        raise ConfigError(f"game={shown(game)}: expected a Game, such as make_game returns")
     require_seed(seed)
     if not is_whole(num_steps, 1, _MOST):
         raise ConfigError(f"num_steps={shown(num_steps)}: expected a whole number from 1 to {_MOST}")
     if not is_whole(num_rows, 2, _MOST):
         raise ConfigError(
             f"num_rows={shown(num_rows)}: expected 2 to {_MOST}; "
-            "at least 2 are needed to see whether rows are independent"
+            "at least 2 are needed to check that rows are independent"
         )
     checker = _Checker(game, num_rows, num_steps, seed)
-    checker.declarations()
-    checker.new_arrays_are_as_declared()
-    checker.reset_writes_its_rows_and_nothing_else()
-    checker.random_play_keeps_the_contract()
-    checker.illegal_actions_are_refused()
-    checker.finished_rows_are_refused()
-    checker.same_keys_give_the_same_game()
-    checker.rows_do_not_influence_each_other()
-    checker.a_copied_state_replays_to_equal_bytes()
-    checker.people_can_read_it()
-    return GameReport(
-        game.name, checker.steps_played, checker.games_finished, checker.longest_game, tuple(checker.passed)
-    )
+    for check in _CHECKS.values():
+        check(checker)
+    finished, longest = checker.games_finished, checker.longest_game
+    return GameReport(game.name, num_steps * num_rows, finished, longest, tuple(_CHECKS))
 
 
 class _Checker:
+    """Plays a game, and raises GameContractError with its name."""
+
     def __init__(self, game: Game, num_rows: int, num_steps: int, seed: int) -> None:
         self.game, self.num_rows, self.num_steps, self.seed = game, num_rows, num_steps, seed
-        self.steps_played = self.games_finished = self.longest_game = 0
-        self.passed: list[str] = []
-
-    def expect_bounded(self) -> None:
-        bound = self.game.longest_game
-        if bound is not None and self.longest_game > bound:
-            self.fail(f"a game took {self.longest_game} steps, longest_game says {bound} at most")
+        self.games_finished = self.longest_game = 0
 
     def fail(self, message: str) -> NoReturn:
         raise GameContractError(f"{getattr(self.game, 'name', type(self.game).__name__)}: {message}")
@@ -103,209 +81,21 @@ class _Checker:
         choose_at_random(observations.legal, rows.clock, rows.seed, ACTION, actions)
         return actions
 
-    def declarations(self) -> None:
-        game = self.game
-        for attribute in DECLARED:
-            self.expect(hasattr(game, attribute), f"{attribute} is not declared")
-        self.expect(isinstance(game.name, str) and game.name, "name must be a word")
-        self.expect(1 <= game.num_seats <= 127, f"num_seats={game.num_seats}: expected 1 to 127")
-        self.expect(
-            game.num_acting in (1, game.num_seats),
-            f"num_acting={game.num_acting}: expected 1 or num_seats={game.num_seats}",
-        )
-        self.expect(game.num_actions >= 2, f"num_actions={game.num_actions}: at least two are needed")
-        shape = game.observation_shape
-        self.expect(
-            isinstance(shape, tuple) and shape and all(isinstance(n, int) and n > 0 for n in shape),
-            f"observation_shape={shape!r}: expected a tuple of positive numbers",
-        )
-        dtype = np.dtype(game.observation_dtype)
-        self.expect(
-            dtype in (np.uint8, np.int8, np.bool_),
-            f"observation_dtype={dtype}: expected uint8, int8 or bool",
-        )
-        state = np.dtype(game.state_dtype)
-        self.expect(state.names and not state.hasobject, f"state_dtype={state}: expected a record of numbers")
-        padding = _padding(state)
-        self.expect(
-            not padding,
-            f"state_dtype has {padding} bytes of padding, which copies leave undefined; "
-            "build it without align=True or name the padding as a field",
-        )
-        if game.is_zero_sum:
-            self.expect(game.num_seats == 2, f"is_zero_sum with num_seats={game.num_seats}: expected 2 seats")
-        self.passed.append("declarations")
-
-    def new_arrays_are_as_declared(self) -> None:
-        game, rows, places = self.game, self.num_rows, (self.num_rows, self.game.num_acting)
-        made = {
-            "states": game.new_states(rows),
-            **game.new_observations(rows)._asdict(),
-            **game.new_outcomes(rows)._asdict(),
-        }
-        declared: dict[str, tuple[tuple[int, ...], Any]] = {
-            "states": ((rows,), game.state_dtype),
-            "observation": ((*places, *game.observation_shape), game.observation_dtype),
-            "legal": ((*places, legal_words(game.num_actions)), np.uint64),
-            "seats": (places, np.int8),
-            "rewards": ((rows, game.num_seats), np.float32),
-            "terminated": ((rows,), np.bool_),
-            "truncated": ((rows,), np.bool_),
-        }
-        for name, (shape, dtype) in declared.items():
-            array = made[name]
-            self.expect(
-                array.shape == shape and array.dtype == np.dtype(dtype),
-                f"new arrays for {name} are {array.dtype}{list(array.shape)}, "
-                f"expected {np.dtype(dtype)}{list(shape)}",
-            )
-        self.passed.append("shapes and dtypes")
-
-    def reset_writes_its_rows_and_nothing_else(self) -> None:
-        chosen = np.arange(0, self.num_rows, 2)
-        others = np.setdiff1d(np.arange(self.num_rows), chosen)
-        started = []
-        for rubbish in RUBBISH:
-            states, guard = guarded((self.num_rows,), self.game.state_dtype)
-            states.view(np.uint8).fill(rubbish)
-            before, rows = states.copy(), chosen.copy()
-            keys = np.arange(1, 1 + len(chosen), dtype=np.uint64)
-            self.game.reset(states, rows, keys)
-            for row in others.tolist():
-                same = before[row].tobytes() == states[row].tobytes()
-                self.expect(same, f"reset of rows {chosen.tolist()} changed row {row}")
-            self.expect(is_intact(guard), "reset wrote outside the states array")
-            given = np.array_equal(rows, chosen) and np.array_equal(keys, 1 + np.arange(len(chosen)))
-            self.expect(given, "reset changed the rows or keys it was given")
-            started.append(states[chosen].tobytes())
-        self.expect(
-            started[0] == started[1],
-            "reset leaves something of the game before; a new game must depend on its key alone",
-        )
-        self.passed += ["reset touches only its rows", "a new game depends on its key alone"]
-
-    def random_play_keeps_the_contract(self) -> None:
-        rows = self.rows()
-        rows.states, state_guard = guarded_copy(rows.states)
-        observations, outcomes, guards = self.guarded_arrays()
-        guards.append(state_guard)
-        lengths = np.zeros(self.num_rows, np.int64)
-        for _ in range(self.num_steps):
-            self.observe_in_full(rows, observations, guards)
-            self.check_observations(observations)
-            self.step_in_full(rows, self.random_actions(rows, observations), outcomes, guards)
-            self.check_outcomes(outcomes)
-            if (outcomes.terminated | outcomes.truncated).any():
-                self.observe_in_full(rows, observations, guards)
-                self.check_last_positions(observations, outcomes)
-            lengths += 1
-            ended = rows.advance(outcomes)
-            self.longest_game = max([self.longest_game, *lengths[ended].tolist()])
-            self.expect_bounded()
-            self.games_finished += len(ended)
-            lengths[ended] = 0
-        self.steps_played = self.num_steps * self.num_rows
-        self.expect(
-            self.games_finished > 0,
-            f"no game ended within {self.num_steps} steps of random play; pass a larger num_steps",
-        )
-        self.passed += ["masks, seats, rewards", "nothing written outside the arrays", "auto-reset"]
-
-    def guarded_arrays(self) -> tuple[Observations, Outcomes, list[Block]]:
-        plain = [*self.game.new_observations(self.num_rows), *self.game.new_outcomes(self.num_rows)]
-        pairs = [guarded(array.shape, array.dtype) for array in plain]
-        arrays = [array for array, _ in pairs]
-        return Observations(*arrays[:3]), Outcomes(*arrays[3:]), [guard for _, guard in pairs]
-
-    def observe_in_full(self, rows: Rows, observations: Observations, guards: list[Block]) -> None:
-        """Observe over rubbish of two kinds: slots are used again, and hold what was there before."""
-        before, seen = rows.states.tobytes(), []
-        for rubbish in RUBBISH:
-            for array in observations:
-                array.view(np.uint8).fill(rubbish)
+    def play(self, rows: Rows, num_steps: int | None = None) -> Trace:
+        trace: Trace = []
+        observations, outcomes = self.game.new_observations(len(rows)), self.game.new_outcomes(len(rows))
+        for _ in range(min(self.num_steps, 200) if num_steps is None else num_steps):
             rows.observe(observations)
-            seen.append([array.tobytes() for array in observations])
-        for name, one, other in zip(Observations._fields, *seen, strict=True):
-            self.expect(one == other, f"observe does not write all of {name}")
-        self.expect(rows.states.tobytes() == before, "observe changed the states")
-        self.expect(all(map(is_intact, guards)), "observe wrote outside its arrays")
-
-    def step_in_full(
-        self, rows: Rows, actions: NDArray[np.int32], outcomes: Outcomes, guards: list[Block]
-    ) -> None:
-        """Step over rubbish, with actions that the masks allow."""
-        outcomes.rewards.fill(np.nan)
-        outcomes.terminated.view(np.uint8).fill(2)
-        outcomes.truncated.view(np.uint8).fill(2)
-        given = actions.copy()
-        try:
-            rows.step(given, outcomes)
-        except IllegalActionError as error:
-            self.fail(f"an action that the legal mask allows was refused: {error}")
-        self.expect(np.array_equal(given, actions), "step changed the actions it was given")
-        self.expect(all(map(is_intact, guards)), "step wrote outside its arrays")
-
-    def check_observations(self, observations: Observations) -> None:
-        game, seats = self.game, observations.seats
-        self.expect(((seats >= -1) & (seats < game.num_seats)).all(), f"seats out of range: {seats.tolist()}")
-        bits = np.unpackbits(observations.legal.view(np.uint8), axis=-1, bitorder="little")
-        self.expect(not bits[..., game.num_actions :].any(), "legal words have bits beyond num_actions")
-        acts, may_act = seats >= 0, bits.any(axis=-1)
-        for row, place in np.argwhere(acts & ~may_act).tolist():
-            self.fail(f"row {row}, seat {seats[row, place]}: no legal action while the game runs")
-        for row, place in np.argwhere(~acts & may_act).tolist():
-            self.fail(f"row {row}, place {place}: legal actions where nobody acts")
-        for row in np.flatnonzero(~acts.any(axis=1)).tolist():
-            self.fail(f"row {row}: nobody acts while the game runs")
-        if game.num_acting > 1:
-            ordered = np.where(acts, seats, np.arange(game.num_seats))
-            self.expect(
-                (ordered == np.arange(game.num_seats)).all(),
-                "where all act at once, place i must hold seat i or -1",
-            )
-
-    def check_outcomes(self, outcomes: Outcomes) -> None:
-        for row in np.flatnonzero(~np.isfinite(outcomes.rewards).all(axis=1)).tolist():
-            self.fail(f"row {row}: not every seat's reward was written: {outcomes.rewards[row].tolist()}")
-        for name in ("terminated", "truncated"):
-            written = getattr(outcomes, name).view(np.uint8) <= 1
-            self.expect(written.all(), f"{name} was not written in every row")
-        both = outcomes.terminated & outcomes.truncated
-        self.expect(not both.any(), "a row is both terminated and truncated; the rules' end comes first")
-        if self.game.is_zero_sum:
-            sums = outcomes.rewards.sum(axis=1)
-            self.expect(np.abs(sums).max() < 1e-6, f"rewards of a zero-sum game add up to {sums.tolist()}")
-
-    def check_last_positions(self, observations: Observations, outcomes: Outcomes) -> None:
-        """A truncated position still has an acting seat, so that its value can be asked for."""
-        acts = (observations.seats >= 0).any(axis=1)
-        for row in np.flatnonzero(outcomes.truncated & ~acts).tolist():
-            self.fail(f"row {row}: truncated, but `observe` names no seat to act in the last position")
-        may_act = observations.legal.any(axis=(1, 2))
-        for row in np.flatnonzero(outcomes.terminated & may_act).tolist():
-            self.fail(f"row {row}: legal actions after the end")
-
-    def illegal_actions_are_refused(self) -> None:
-        rows = self.rows()
-        observations, outcomes = self.plain_arrays()
-        outside = [-1, self.game.num_actions, 2**31 - 1, -(2**31)]
-        for _ in range(min(self.num_steps, 60)):
-            rows.observe(observations)
-            legal = unpack_legal(observations.legal, self.game.num_actions)
-            for row, place in np.argwhere(observations.seats >= 0).tolist():
-                if 0 < row < self.num_rows - 1:
-                    continue
-                inside = np.flatnonzero(~legal[row, place]).tolist()
-                for action in {*outside, *inside[:1], *inside[-1:]}:
-                    actions = self.random_actions(rows, observations)
-                    actions[row, place] = action
-                    self.expect_refusal(rows.states, actions, row, action, "is not legal")
             rows.step(self.random_actions(rows, observations), outcomes)
+            trace.append(tuple(array.copy() for array in (*observations, *outcomes, rows.states)))
             rows.advance(outcomes)
-        self.passed.append("illegal actions are refused and change nothing")
+        return trace
 
-    def plain_arrays(self) -> tuple[Observations, Outcomes]:
-        return self.game.new_observations(self.num_rows), self.game.new_outcomes(self.num_rows)
+    def expect_equal(self, one: Trace, other: Trace, message: str) -> None:
+        names = (*Observations._fields, *Outcomes._fields, "states")
+        for step, (these, those) in enumerate(zip(one, other, strict=True)):
+            for name, this, that in zip(names, these, those, strict=True):
+                self.expect(this.tobytes() == that.tobytes(), f"{message}: {name} at step {step}")
 
     def expect_refusal(
         self, states: States, actions: NDArray[np.int32], row: int, action: int, why: str
@@ -329,85 +119,30 @@ class _Checker:
         self.expect(not missing, f"the error for an illegal action does not name {missing}: {message!r}")
         self.expect(states.tobytes() == before, "a refused step changed the states")
 
-    def finished_rows_are_refused(self) -> None:
-        rows = self.rows()
-        observations, outcomes = self.plain_arrays()
-        unseen = {"terminated", "truncated"}
-        for _ in range(self.num_steps):
-            rows.observe(observations)
-            rows.step(self.random_actions(rows, observations), outcomes)
-            for ending in sorted(unseen):
-                for row in np.flatnonzero(getattr(outcomes, ending))[:1].tolist():
-                    self.expect_all_refused(rows.states[row : row + 1], f"comes after its game {ending}")
-                    unseen.remove(ending)
-            if not unseen:
-                break
-            rows.advance(outcomes)
-        self.passed.append("finished rows are refused")
 
-    def expect_all_refused(self, state: States, why: str) -> None:
-        actions = np.zeros((1, self.game.num_acting), np.int32)
-        for action in range(self.game.num_actions):
-            actions.fill(action)
-            self.expect_refusal(state, actions, 0, action, why)
-
-    def play(self, rows: Rows, num_steps: int) -> _Trace:
-        trace = _Trace()
-        observations, outcomes = self.game.new_observations(len(rows)), self.game.new_outcomes(len(rows))
-        for _ in range(num_steps):
-            rows.observe(observations)
-            rows.step(self.random_actions(rows, observations), outcomes)
-            trace.add(*observations, *outcomes, rows.states)
-            rows.advance(outcomes)
-        return trace
-
-    def same_keys_give_the_same_game(self) -> None:
-        steps = min(self.num_steps, 200)
-        self.expect_equal(
-            self.play(self.rows(), steps),
-            self.play(self.rows(), steps),
-            "two games with the same keys differ",
-        )
-        self.passed.append("same keys, same game")
-
-    def rows_do_not_influence_each_other(self) -> None:
-        steps = min(self.num_steps, 200)
-        together = self.play(self.rows(), steps)
-        for first, count in ((0, 1), (self.num_rows - 1, 1), (1, self.num_rows - 1)):
-            alone = self.play(self.rows(count, first), steps)
-            part = _Trace([tuple(a[first : first + count] for a in step) for step in together.arrays])
-            self.expect_equal(
-                part, alone, f"rows {first} to {first + count - 1} differ when played in a smaller batch"
-            )
-        self.passed.append("rows and batch sizes are independent")
-
-    def a_copied_state_replays_to_equal_bytes(self) -> None:
-        steps = min(self.num_steps, 200)
-        rows = self.rows()
-        self.play(rows, steps // 3)
-        states, clock = rows.states.copy(), rows.clock.copy()
-        first = self.play(rows, steps)
-        again = self.rows()
-        again.states[:], again.clock[:] = states, clock
-        self.expect_equal(first, self.play(again, steps), "a copy of the states replays to something else")
-        self.passed.append("a copied state replays to equal bytes")
-
-    def expect_equal(self, one: _Trace, other: _Trace, message: str) -> None:
-        names = (*Observations._fields, *Outcomes._fields, "states")
-        for step, (these, those) in enumerate(zip(one.arrays, other.arrays, strict=True)):
-            for name, this, that in zip(names, these, those, strict=True):
-                self.expect(this.tobytes() == that.tobytes(), f"{message}: {name} at step {step}")
-
-    def people_can_read_it(self) -> None:
-        state = self.rows(1).states[0]
-        self.expect(self.game.board_text(state).strip(), "board_text gives nothing")
-        self.expect(self.game.board_svg(state).lstrip().startswith("<svg"), "board_svg gives no <svg>")
-        names = [self.game.action_name(action) for action in range(self.game.num_actions)]
-        self.expect(len(set(names)) == len(names), "two actions have the same name")
-        for action in {0, self.game.num_actions - 1}:
-            read = self.game.parse_action(names[action])
-            self.expect(read == action, f"parse_action({names[action]!r}) gives {read}, expected {action}")
-        self.passed.append("names and boards for people")
+def _declarations(checker: _Checker) -> None:
+    game, expect = checker.game, checker.expect
+    for attribute in DECLARED:
+        expect(hasattr(game, attribute), f"{attribute} is not declared")
+    seats, shape = game.num_seats, game.observation_shape
+    expect(isinstance(game.name, str) and game.name, "name must not be empty")
+    expect(1 <= seats <= 127, f"num_seats={seats}: expected 1 to 127")
+    expect(game.num_acting in (1, seats), f"num_acting={game.num_acting}: expected 1 or num_seats={seats}")
+    expect(game.num_actions >= 2, f"num_actions={game.num_actions}: expected at least 2")
+    is_shape = isinstance(shape, tuple) and shape and all(isinstance(n, int) and n > 0 for n in shape)
+    expect(is_shape, f"observation_shape={shape!r}: expected a tuple of positive numbers")
+    dtype, state = np.dtype(game.observation_dtype), np.dtype(game.state_dtype)
+    is_small = dtype in (np.uint8, np.int8, np.bool_)
+    expect(is_small, f"observation_dtype={dtype}: expected uint8, int8 or bool")
+    expect(state.names and not state.hasobject, f"state_dtype={state}: expected a record of numbers")
+    padding = _padding(state)
+    expect(
+        not padding,
+        f"state_dtype has {padding} bytes of padding, which copies leave undefined; "
+        "build it without align=True or name the padding as a field",
+    )
+    is_right = seats == 2 or not game.is_zero_sum
+    expect(is_right, f"is_zero_sum with num_seats={seats}: expected 2 seats")
 
 
 def _padding(dtype: np.dtype[Any]) -> int:
@@ -419,3 +154,234 @@ def _padding(dtype: np.dtype[Any]) -> int:
         return 0
     fields = [dtype[name] for name in dtype.names]
     return dtype.itemsize - sum(part.itemsize - _padding(part) for part in fields)
+
+
+def _new_arrays(checker: _Checker) -> None:
+    game, rows, acting = checker.game, checker.num_rows, (checker.num_rows, checker.game.num_acting)
+    expected: dict[str, tuple[tuple[int, ...], Any]] = {
+        "states": ((rows,), game.state_dtype),
+        "observation": ((*acting, *game.observation_shape), game.observation_dtype),
+        "legal": ((*acting, legal_words(game.num_actions)), np.uint64),
+        "seats": (acting, np.int8),
+        "rewards": ((rows, game.num_seats), np.float32),
+        "terminated": ((rows,), np.bool_),
+        "truncated": ((rows,), np.bool_),
+    }
+    made: list[NDArray[Any]] = [game.new_states(rows), *game.new_observations(rows), *game.new_outcomes(rows)]
+    for (name, (shape, dtype)), array in zip(expected.items(), made, strict=True):
+        checker.expect(
+            array.shape == shape and array.dtype == np.dtype(dtype),
+            f"new arrays for {name} are {array.dtype}{list(array.shape)}, "
+            f"expected {np.dtype(dtype)}{list(shape)}",
+        )
+
+
+def _reset(checker: _Checker) -> None:
+    chosen, started = np.arange(0, checker.num_rows, 2), []
+    for filling in FILLINGS:
+        states, guard = guarded((checker.num_rows,), checker.game.state_dtype)
+        states.view(np.uint8).fill(filling)
+        before, rows = states.copy(), chosen.copy()
+        keys = np.arange(1, 1 + len(chosen), dtype=np.uint64)
+        checker.game.reset(states, rows, keys)
+        for row in range(1, checker.num_rows, 2):
+            same = before[row].tobytes() == states[row].tobytes()
+            checker.expect(same, f"reset of rows {chosen.tolist()} changed row {row}")
+        checker.expect(is_intact(guard), "reset wrote outside the states array")
+        given = np.array_equal(rows, chosen) and np.array_equal(keys, 1 + np.arange(len(chosen)))
+        checker.expect(given, "reset changed its arguments rows or keys")
+        started.append(states[chosen].tobytes())
+    checker.expect(
+        started[0] == started[1],
+        "reset leaves data of the game before; a new game must depend on its key alone",
+    )
+
+
+def _random_play(checker: _Checker) -> None:
+    game, rows = checker.game, checker.rows()
+    rows.states, state_guard = guarded_copy(rows.states)
+    plain = [*game.new_observations(len(rows)), *game.new_outcomes(len(rows))]
+    arrays, guards = zip(*(guarded(array.shape, array.dtype) for array in plain), strict=True)
+    observations, outcomes, guards = Observations(*arrays[:3]), Outcomes(*arrays[3:]), (*guards, state_guard)
+    lengths = np.zeros(len(rows), np.int64)
+    for _ in range(checker.num_steps):
+        _observe_in_full(checker, rows, observations, guards)
+        _check_observations(checker, observations)
+        _step_in_full(checker, rows, checker.random_actions(rows, observations), outcomes, guards)
+        _check_outcomes(checker, outcomes)
+        if (outcomes.terminated | outcomes.truncated).any():
+            _observe_in_full(checker, rows, observations, guards)
+            _check_last_positions(checker, observations, outcomes)
+        lengths += 1
+        ended = rows.advance(outcomes)
+        longest = checker.longest_game = max([checker.longest_game, *lengths[ended].tolist()])
+        is_bounded = game.longest_game is None or longest <= game.longest_game
+        checker.expect(is_bounded, f"a game took {longest} steps; longest_game={game.longest_game}")
+        checker.games_finished += len(ended)
+        lengths[ended] = 0
+    checker.expect(
+        checker.games_finished > 0,
+        f"no game ended within {checker.num_steps} steps of random play; pass a larger num_steps",
+    )
+
+
+def _observe_in_full(
+    checker: _Checker, rows: Rows, observations: Observations, guards: tuple[GuardBytes, ...]
+) -> None:
+    """Observe into arrays with two different fillings, as slots are reused with their old content."""
+    before, seen = rows.states.tobytes(), []
+    for filling in FILLINGS:
+        for array in observations:
+            array.view(np.uint8).fill(filling)
+        rows.observe(observations)
+        seen.append([array.tobytes() for array in observations])
+    for name, one, other in zip(Observations._fields, *seen, strict=True):
+        checker.expect(one == other, f"observe does not write all of {name}")
+    checker.expect(rows.states.tobytes() == before, "observe changed the states")
+    checker.expect(all(map(is_intact, guards)), "observe wrote outside its arrays")
+
+
+def _step_in_full(
+    checker: _Checker,
+    rows: Rows,
+    actions: NDArray[np.int32],
+    outcomes: Outcomes,
+    guards: tuple[GuardBytes, ...],
+) -> None:
+    """Step with legal actions, into arrays filled with values that a step never writes."""
+    outcomes.rewards.fill(np.nan)
+    outcomes.terminated.view(np.uint8).fill(2)
+    outcomes.truncated.view(np.uint8).fill(2)
+    given = actions.copy()
+    try:
+        rows.step(given, outcomes)
+    except IllegalActionError as error:
+        checker.fail(f"an action that the legal mask allows was refused: {error}")
+    checker.expect(np.array_equal(given, actions), "step changed its argument actions")
+    checker.expect(all(map(is_intact, guards)), "step wrote outside its arrays")
+
+
+def _check_observations(checker: _Checker, observations: Observations) -> None:
+    game, seats = checker.game, observations.seats
+    checker.expect(((seats >= -1) & (seats < game.num_seats)).all(), f"seats out of range: {seats.tolist()}")
+    bits = np.unpackbits(observations.legal.view(np.uint8), axis=-1, bitorder="little")
+    checker.expect(not bits[..., game.num_actions :].any(), "legal words have bits beyond num_actions")
+    acts, may_act = seats >= 0, bits.any(axis=-1)
+    for row, index in np.argwhere(acts & ~may_act).tolist():
+        checker.fail(f"row {row}, seat {seats[row, index]}: no legal action while the game runs")
+    for row, index in np.argwhere(~acts & may_act).tolist():
+        checker.fail(f"row {row}, index {index}: legal actions where no seat acts")
+    for row in np.flatnonzero(~acts.any(axis=1)).tolist():
+        checker.fail(f"row {row}: no seat acts while the game runs")
+    if game.num_acting > 1:
+        in_order = np.where(acts, seats, np.arange(game.num_seats)) == np.arange(game.num_seats)
+        checker.expect(in_order.all(), "where all seats act at once, seats[row, i] must be i or -1")
+
+
+def _check_outcomes(checker: _Checker, outcomes: Outcomes) -> None:
+    for row in np.flatnonzero(~np.isfinite(outcomes.rewards).all(axis=1)).tolist():
+        checker.fail(f"row {row}: not every seat's reward was written: {outcomes.rewards[row].tolist()}")
+    for name in ("terminated", "truncated"):
+        written = getattr(outcomes, name).view(np.uint8) <= 1
+        checker.expect(written.all(), f"{name} was not written in every row")
+    both = outcomes.terminated & outcomes.truncated
+    checker.expect(not both.any(), "a row is both terminated and truncated; set terminated alone")
+    if checker.game.is_zero_sum:
+        sums = outcomes.rewards.sum(axis=1)
+        checker.expect(np.abs(sums).max() < 1e-6, f"rewards of a zero-sum game add up to {sums.tolist()}")
+
+
+def _check_last_positions(checker: _Checker, observations: Observations, outcomes: Outcomes) -> None:
+    """A truncated position still has an acting seat, so that a model can estimate its value."""
+    acts = (observations.seats >= 0).any(axis=1)
+    for row in np.flatnonzero(outcomes.truncated & ~acts).tolist():
+        checker.fail(f"row {row}: truncated, but `observe` gives no acting seat in the last position")
+    may_act = observations.legal.any(axis=(1, 2))
+    for row in np.flatnonzero(outcomes.terminated & may_act).tolist():
+        checker.fail(f"row {row}: legal actions after the end")
+
+
+def _illegal_actions(checker: _Checker) -> None:
+    game, rows = checker.game, checker.rows()
+    observations, outcomes = game.new_observations(len(rows)), game.new_outcomes(len(rows))
+    outside = [-1, game.num_actions, 2**31 - 1, -(2**31)]
+    for _ in range(min(checker.num_steps, 60)):
+        rows.observe(observations)
+        legal = unpack_legal(observations.legal, game.num_actions)
+        for row, index in np.argwhere(observations.seats >= 0).tolist():
+            if 0 < row < len(rows) - 1:
+                continue
+            inside = np.flatnonzero(~legal[row, index]).tolist()
+            for action in {*outside, *inside[:1], *inside[-1:]}:
+                actions = checker.random_actions(rows, observations)
+                actions[row, index] = action
+                checker.expect_refusal(rows.states, actions, row, action, "is not legal")
+        rows.step(checker.random_actions(rows, observations), outcomes)
+        rows.advance(outcomes)
+
+
+def _finished_rows(checker: _Checker) -> None:
+    game, rows = checker.game, checker.rows()
+    observations, outcomes = game.new_observations(len(rows)), game.new_outcomes(len(rows))
+    unseen = {"terminated", "truncated"}
+    for _ in range(checker.num_steps):
+        rows.observe(observations)
+        rows.step(checker.random_actions(rows, observations), outcomes)
+        for ending in sorted(unseen):
+            for row in np.flatnonzero(getattr(outcomes, ending))[:1].tolist():
+                unseen.remove(ending)
+                for action in range(game.num_actions):
+                    actions = np.full((1, game.num_acting), action, np.int32)
+                    why = f"comes after its game {ending}"
+                    checker.expect_refusal(rows.states[row : row + 1], actions, 0, action, why)
+        if not unseen:
+            break
+        rows.advance(outcomes)
+
+
+def _same_keys(checker: _Checker) -> None:
+    one, other = checker.play(checker.rows()), checker.play(checker.rows())
+    checker.expect_equal(one, other, "two games with the same keys differ")
+
+
+def _independent_rows(checker: _Checker) -> None:
+    together = checker.play(checker.rows())
+    for first, count in ((0, 1), (checker.num_rows - 1, 1), (1, checker.num_rows - 1)):
+        alone = checker.play(checker.rows(count, first))
+        part = [tuple(array[first : first + count] for array in step) for step in together]
+        rows = f"rows {first} to {first + count - 1}"
+        checker.expect_equal(part, alone, f"{rows} differ when played in a smaller batch")
+
+
+def _copied_states(checker: _Checker) -> None:
+    rows, again = checker.rows(), checker.rows()
+    checker.play(rows, min(checker.num_steps, 200) // 3)
+    states, clock = rows.states.copy(), rows.clock.copy()
+    first = checker.play(rows)
+    again.states[:], again.clock[:] = states, clock
+    checker.expect_equal(first, checker.play(again), "a copy of the states replays differently")
+
+
+def _display(checker: _Checker) -> None:
+    game, state = checker.game, checker.rows(1).states[0]
+    checker.expect(game.board_text(state).strip(), "board_text gives an empty text")
+    checker.expect(game.board_svg(state).lstrip().startswith("<svg"), "board_svg gives no <svg>")
+    names = [game.action_name(action) for action in range(game.num_actions)]
+    checker.expect(len(set(names)) == len(names), "two actions have the same name")
+    for action in {0, game.num_actions - 1}:
+        read = game.parse_action(names[action])
+        checker.expect(read == action, f"parse_action({names[action]!r}) gives {read}, expected {action}")
+
+
+_CHECKS: dict[str, Callable[[_Checker], None]] = {
+    "declarations": _declarations,
+    "shapes and dtypes": _new_arrays,
+    "reset touches only its rows, and a new game depends on its key alone": _reset,
+    "masks, seats, rewards, auto-reset; nothing is written outside the arrays": _random_play,
+    "illegal actions are refused and change nothing": _illegal_actions,
+    "finished rows are refused": _finished_rows,
+    "same keys, same game": _same_keys,
+    "rows and batch sizes are independent": _independent_rows,
+    "a copied state replays to equal bytes": _copied_states,
+    "action names and boards": _display,
+}

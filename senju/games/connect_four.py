@@ -39,7 +39,7 @@ def _reset(states: States, rows: NDArray[np.int64]) -> None:
 @compiled
 def _observe(
     states: States,
-    observation: NDArray[np.uint8],  # [row, acting * plane * cell]
+    observation: NDArray[np.uint8],  # [row, plane * cell]
     legal: NDArray[np.uint64],
     seats: NDArray[np.int8],
 ) -> None:
@@ -59,7 +59,8 @@ def _observe(
 
 
 @compiled
-def _has_four(stones: np.uint64) -> bool:
+def has_four(stones: np.uint64) -> bool:
+    """Whether a seat's stones contain four in a line."""
     for direction in range(4):
         pairs = stones & (stones >> _ONE_STEP[direction])
         if pairs & (pairs >> _TWO_STEPS[direction]):
@@ -88,7 +89,7 @@ def _step(
         landing = ((stones[0] | stones[1]) + _BOTTOM[column]) & _COLUMN[column]
         stones[mover] |= landing
         states[row]["num_moves"] += 1
-        has_won = _has_four(stones[mover])
+        has_won = has_four(stones[mover])
         rewards[row, mover] = 1.0 if has_won else 0.0
         rewards[row, 1 - mover] = -1.0 if has_won else 0.0
         is_over = has_won or states[row]["num_moves"] == CELLS
@@ -110,21 +111,19 @@ class ConnectFour(Game):
     is_zero_sum = True
 
     def reset(self, states: States, rows: NDArray[np.int64], keys: NDArray[np.uint64]) -> None:
-        """Clear the boards; there is no chance in this game, so the keys go unused."""
+        """Clear the boards; the game has no chance, so the keys are unused."""
         _reset(states, rows)
 
     def observe(self, states: States, out: Observations) -> None:
-        """Write both planes from the mover's side, the open columns, and the mover."""
         flat = out.observation.reshape(len(states), -1)
         _observe(states, flat, out.legal, out.seats)
 
     def step(self, states: States, actions: NDArray[np.int32], out: Outcomes) -> None:
-        """Drop the movers' stones."""
-        self.refuse(_step(states, actions, out.rewards, out.terminated, out.truncated), actions)
+        self.refuse(_step(states, actions, *out), actions)
 
     def oracle(self) -> Oracle:
         """An exact solver, for positions with at least 14 stones."""
-        from senju.games.connect_four_solver import Solver  # it builds on this module
+        from senju.games.connect_four_solver import Solver  # it imports this module
 
         return Solver()
 
@@ -144,6 +143,6 @@ class ConnectFour(Game):
 
 
 def _cells(state: np.void) -> NDArray[np.int64]:
-    """The seat at each cell, -1 where it is empty, row by row from the top."""
+    """The seat at each cell, -1 if empty, row by row from the top."""
     bits = (state["stones"][:, None] >> _CELL_BIT) & ONE  # [seat, cell]
     return np.where(bits[0], 0, np.where(bits[1], 1, -1)).reshape(HEIGHT, COLUMNS)

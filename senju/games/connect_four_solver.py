@@ -1,8 +1,7 @@
-"""Exact Connect Four: who wins after each move, for positions of 14 stones or more.
+"""A Connect Four solver: the exact result of each move, for positions of 14 stones or more.
 
-The search asks a question with two answers, `can this seat force a win?`; where the answer is no
-for both seats the game is a draw. What is proved goes into a table that later questions share,
-about this position or another.
+The search answers the question "can this seat force a win?"; if neither seat can, the position is a
+draw. Proven answers go into a transposition table, which is kept between calls.
 
 Bits are those of `connect_four`: the cell at `7 * column + height`. Heights count from 0, seat 0
 moves first. A threat of a seat is an empty cell where its stone would complete four.
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.errors import ConfigError, IllegalPositionError
-from senju.games.connect_four import CELLS, COLUMNS, STATE
+from senju.games.connect_four import CELLS, COLUMNS, STATE, has_four
 from senju.games.game import ILLEGAL, States
 from senju.kernels import ONE, ZERO, compiled, popcount
 
@@ -25,8 +24,8 @@ DEFAULT_TABLE_ENTRIES: Final = 2**17
 _MAX_TABLE_ENTRIES = 2**32 - 1  # a slot is found by a product of two 32-bit numbers
 
 _WIN, _DRAW, _LOSS = 1, 0, -1
-_NO, _YES, _OPEN = 0, 1, 2  # what a node knows about the question
-_NOBODY = -1
+_NO, _YES, _OPEN = 0, 1, 2  # a node's answer
+_NO_WINNER = -1
 
 _BOTTOM = np.uint64(sum(1 << (7 * column) for column in range(COLUMNS)))
 _BOARD = np.uint64(int(_BOTTOM) * 0b111111)
@@ -43,7 +42,7 @@ _UP, _RIGHT, _DOWN_RIGHT, _UP_RIGHT = np.uint64(1), np.uint64(7), np.uint64(6), 
 _OUTCOME_BITS = np.uint64(3)
 _OUTCOMES = np.uint64(0b111)
 _SEAT_WINS = (np.uint64(0b001), np.uint64(0b100))  # the middle bit is the draw
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio; the upper bits of a product are well mixed
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio (Fibonacci hashing)
 _FULL_BUT_TWO = np.uint64(CELLS - 2)
 _32 = np.uint64(32)
 _SCORE_SHIFT = np.uint64(56)  # a move's score stands above its cell, in one word
@@ -51,7 +50,7 @@ _SCORE_SHIFT = np.uint64(56)  # a move's score stands above its cell, in one wor
 
 @compiled
 def _completions(stones: np.uint64, step: np.uint64) -> Any:
-    """The cells that complete four in one direction, wherever in the line the gap is."""
+    """The cells that complete four in one direction, at any position of the line."""
     two, three = step * _TWO, step * _THREE
     after_pair = (stones << step) & (stones << two)
     before_pair = (stones >> step) & (stones >> two)
@@ -67,19 +66,6 @@ def _threats(stones: np.uint64, filled: np.uint64) -> Any:
     sideways = _completions(stones, _RIGHT)
     sloping = _completions(stones, _DOWN_RIGHT) | _completions(stones, _UP_RIGHT)
     return (upwards | sideways | sloping) & (_BOARD ^ filled)
-
-
-@compiled
-def _fours(stones: np.uint64, step: np.uint64) -> Any:
-    pairs = stones & (stones >> step)
-    return pairs & (pairs >> (step * _TWO))
-
-
-@compiled
-def _has_four(stones: np.uint64) -> bool:
-    straight = _fours(stones, _RIGHT) | _fours(stones, _UP)
-    sloping = _fours(stones, _DOWN_RIGHT) | _fours(stones, _UP_RIGHT)
-    return bool((straight | sloping) != ZERO)
 
 
 @compiled
@@ -102,21 +88,21 @@ def _harmless_moves(mover: np.uint64, filled: np.uint64) -> Any:
 
 @compiled
 def _foresee(seat: int, stones_0: np.uint64, stones_1: np.uint64) -> int:
-    """Answer the question without search where pairing the cells decides it.
+    """Answer the question without search, if pairing the cells decides it.
 
-    Seat 1 can always answer on top of seat 0's stone, so that the upper cell of every untouched
-    pair is its own (Allis 1988, claimeven). Columns whose lower cell alone is taken are even in
-    number whenever seat 0 is to move; seat 1 answers a stone in one of them with a stone in
-    another, and who gets which of these upper cells is left open here.
+    Seat 1 can always answer on top of seat 0's stone, so it gets the upper cell of every untouched
+    pair (Allis 1988, claimeven). The number of columns in which only the lower cell of a pair is
+    taken is even when seat 0 is to move; seat 1 answers a stone in one of them with a stone in
+    another. Either seat may get the upper cells of these columns.
     """
     empty = _BOARD ^ (stones_0 | stones_1)
     disputed = _playable(stones_0 | stones_1) & _UPPER_OF_PAIR
-    if not _has_four(stones_0 | (empty & _LOWER_OF_PAIR) | disputed):
+    if not has_four(stones_0 | (empty & _LOWER_OF_PAIR) | disputed):
         if seat == 0:
             return _NO
-        if _has_four(stones_1 | ((empty & _UPPER_OF_PAIR) ^ disputed)):
+        if has_four(stones_1 | ((empty & _UPPER_OF_PAIR) ^ disputed)):
             return _YES
-    if seat == 1 and not _has_four(stones_1 | empty):
+    if seat == 1 and not has_four(stones_1 | empty):
         return _NO
     return _OPEN
 
@@ -128,14 +114,14 @@ def _slot(key: np.uint64, num_entries: int) -> Any:
 
 @compiled
 def _possible_outcomes(table: NDArray[np.uint64], key: np.uint64) -> Any:
-    """The outcomes that the table does not rule out for a position."""
+    """The outcomes of a position that the table does not rule out."""
     entry = table[_slot(key, table.shape[0])]
     return entry & _OUTCOMES if entry >> _OUTCOME_BITS == key else _OUTCOMES
 
 
 @compiled
 def _remember(table: NDArray[np.uint64], key: np.uint64, seat: int, verdict: int) -> None:
-    """Keep what was proved, in place of whatever stood there."""
+    """Store a proven answer; it replaces the old entry."""
     outcomes = _SEAT_WINS[seat]
     if verdict == _NO:
         outcomes = _possible_outcomes(table, key) & ~outcomes
@@ -146,11 +132,11 @@ def _remember(table: NDArray[np.uint64], key: np.uint64, seat: int, verdict: int
 def _verdict(
     seat: int, to_move: int, mover: np.uint64, filled: np.uint64, moves: np.uint64, table: NDArray[np.uint64]
 ) -> int:
-    """What is known about the question before any of the harmless moves is tried."""
+    """The answer as far as it is known without trying a move."""
     if moves == ZERO:
         return _NO if to_move == seat else _YES
     if popcount(filled) >= _FULL_BUT_TWO:
-        return _NO  # neither stone that is left completes four
+        return _NO  # neither of the last two stones completes four
     stones_0 = mover if to_move == 0 else mover ^ filled
     verdict = _foresee(seat, stones_0, stones_0 ^ filled)
     if verdict != _OPEN:
@@ -163,27 +149,27 @@ def _verdict(
 
 @compiled
 def _sort_moves(mover: np.uint64, filled: np.uint64, moves: np.uint64, line: NDArray[np.uint64]) -> int:
-    """Write the moves, best last: those that leave most threats, then those nearest the centre."""
+    """Write the moves, best last: by the threats they create, then by closeness to the centre."""
     count = 0
     for column in _FROM_CENTRE:
         move = moves & column
         if move == ZERO:
             continue
         score = popcount(_threats(mover | move, filled))
-        place = count
-        while place > 0 and line[place - 1] >> _SCORE_SHIFT >= score:
-            line[place] = line[place - 1]
-            place -= 1
-        line[place] = (score << _SCORE_SHIFT) | move
+        index = count
+        while index > 0 and line[index - 1] >> _SCORE_SHIFT >= score:
+            line[index] = line[index - 1]
+            index -= 1
+        line[index] = (score << _SCORE_SHIFT) | move
         count += 1
     return count
 
 
 @compiled
 def _can_win(seat: int, mover: np.uint64, filled: np.uint64, table: NDArray[np.uint64]) -> bool:
-    """Whether a seat can force a win; the mover must have no threat that it can fill at once.
+    """Whether a seat can force a win; the mover must not be able to complete four at once.
 
-    Depth first, on a stack of its own, as recursion can defeat Numba's disk cache. A node ends
+    Depth first, with an explicit stack, since recursion can defeat Numba's disk cache. A node ends
     with the first answer its mover wants, or else with the answer of its last move.
     """
     lines = np.empty((CELLS, COLUMNS), np.uint64)  # [ply, move]
@@ -213,32 +199,32 @@ def _can_win(seat: int, mover: np.uint64, filled: np.uint64, table: NDArray[np.u
 
 @compiled
 def _winner(mover: np.uint64, filled: np.uint64, table: NDArray[np.uint64]) -> int:
-    """The seat that wins if both play perfectly."""
+    """The seat that wins with perfect play."""
     if filled == _BOARD:
-        return _NOBODY
+        return _NO_WINNER
     to_move = int(popcount(filled)) & 1
     if _threats(mover, filled) & _playable(filled) != ZERO:
         return to_move
     for seat in range(2):
         if _can_win(seat, mover, filled, table):
             return seat
-    return _NOBODY
+    return _NO_WINNER
 
 
 @compiled
-def _judge_move(mover: np.uint64, filled: np.uint64, move: np.uint64, table: NDArray[np.uint64]) -> int:
+def _move_value(mover: np.uint64, filled: np.uint64, move: np.uint64, table: NDArray[np.uint64]) -> int:
     if move == ZERO:
         return ILLEGAL
     if move & _threats(mover, filled) != ZERO:
         return _WIN
     winner = _winner(mover ^ filled, filled | move, table)
-    if winner == _NOBODY:
+    if winner == _NO_WINNER:
         return _DRAW
     return _WIN if winner == int(popcount(filled)) & 1 else _LOSS
 
 
 @compiled
-def _judge(
+def _write_values(
     movers: NDArray[np.uint64],
     boards: NDArray[np.uint64],
     table: NDArray[np.uint64],
@@ -248,18 +234,18 @@ def _judge(
         mover, filled = movers[row], boards[row]
         moves = _playable(filled)
         for column in range(COLUMNS):
-            values[row, column] = _judge_move(mover, filled, moves & _COLUMN[column], table)
+            values[row, column] = _move_value(mover, filled, moves & _COLUMN[column], table)
 
 
 @compiled
 def _mark_finished(movers: NDArray[np.uint64], boards: NDArray[np.uint64], marks: NDArray[np.bool_]) -> None:
     for row in range(movers.shape[0]):
         mover, filled = movers[row], boards[row]
-        marks[row] |= filled == _BOARD or _has_four(mover) or _has_four(mover ^ filled)
+        marks[row] |= filled == _BOARD or has_four(mover) or has_four(mover ^ filled)
 
 
 class Solver:
-    """Judges every move of a position as perfect players would; its table outlives the calls.
+    """Computes the result of every move with perfect play; the table is kept between calls.
 
     >>> state = np.zeros(1, STATE)[0]
     >>> state["stones"], state["num_moves"] = (0x802A14100, 0x1005408280), 14
@@ -269,18 +255,18 @@ class Solver:
 
     def __init__(self, table_entries: int = DEFAULT_TABLE_ENTRIES) -> None:
         if not 1 <= table_entries <= _MAX_TABLE_ENTRIES:
-            raise ConfigError(f"table_entries={table_entries} is not from 1 to {_MAX_TABLE_ENTRIES}")
+            raise ConfigError(f"table_entries={table_entries}: expected 1 to {_MAX_TABLE_ENTRIES}")
         self._table = np.zeros(table_entries, np.uint64)
 
     def move_values(self, state: np.void) -> NDArray[np.int8]:
-        """For each column what the mover gets by playing there: 1, 0 or -1, or `ILLEGAL` where it is full.
+        """The mover's result for each column: 1, 0 or -1, or `ILLEGAL` if it is full.
 
-        Raises IllegalPositionError where the game is over or has fewer than `MIN_STONES` stones.
+        Raises IllegalPositionError if the game is over or has fewer than `MIN_STONES` stones.
         """
         values: NDArray[np.int8] = self.values(np.array([state], STATE))[0]
         return values
 
-    def can_judge(self, states: States) -> NDArray[np.bool_]:
+    def can_solve(self, states: States) -> NDArray[np.bool_]:
         """Which rows have enough stones."""
         enough: NDArray[np.bool_] = states["num_moves"] >= MIN_STONES
         return enough
@@ -292,16 +278,16 @@ class Solver:
         movers = np.where(states["num_moves"] & 1, stones[:, 1], stones[:, 0])
         _refuse_bad_rows(states, movers, boards)
         values = np.empty((len(states), COLUMNS), np.int8)
-        _judge(movers, boards, self._table, values)
+        _write_values(movers, boards, self._table, values)
         return values
 
     def warm_up(self) -> None:
-        """Compile, or load from the cache, every kernel; call it once before workers start."""
+        """Compile the kernels, or load them from the cache; call it once before workers start."""
         self.values(np.zeros(0, STATE))
 
 
 def _refuse_bad_rows(states: States, movers: NDArray[np.uint64], boards: NDArray[np.uint64]) -> None:
-    """Raise for the first row that cannot be judged; an impossible one would also spoil the table."""
+    """Raise for the first row that cannot be solved; an impossible one would also spoil the table."""
     num_moves = states["num_moves"].astype(np.int64)
     num_stones = np.bitwise_count(states["stones"]).astype(np.int64)  # [row, seat]
     impossible = (num_stones[:, 0] != (num_moves + 1) // 2) | (num_stones[:, 1] != num_moves // 2)
@@ -310,9 +296,9 @@ def _refuse_bad_rows(states: States, movers: NDArray[np.uint64], boards: NDArray
     finished = states["is_over"].copy()
     _mark_finished(movers, boards, finished)
     for bad, problem in (
-        (impossible, "expected stones that lie on each other, placed in turn; got {state}"),
+        (impossible, "expected stones without gaps, placed in turn; got {state}"),
         (num_moves < MIN_STONES, f"expected {MIN_STONES} stones or more; got {{num_moves}}"),
-        (finished, "expected a game that is not over; got one that is, after {num_moves} moves"),
+        (finished, "expected a running game; this one ended after {num_moves} moves"),
     ):
         if bad.any():
             row = int(bad.argmax())

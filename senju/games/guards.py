@@ -1,32 +1,32 @@
-"""Arrays between known bytes, so that a write before or behind them is noticed."""
+"""Arrays between guard bytes, which show writes before or after the array."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Block = NDArray[np.uint8]
+GuardBytes = NDArray[np.uint8]
 
 GUARD = 64  # bytes on either side
 GUARD_BYTE = 0xA5
 
 
-def guarded(shape: tuple[int, ...], dtype: Any) -> tuple[NDArray[Any], Block]:
-    """An array inside a larger block of known bytes, and that block."""
+def guarded(shape: tuple[int, ...], dtype: Any) -> tuple[NDArray[Any], GuardBytes]:
+    """An array inside a larger block of guard bytes, and that block."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     block = np.full(size + 2 * GUARD, GUARD_BYTE, np.uint8)
     return block[GUARD : GUARD + size].view(dtype).reshape(shape), block
 
 
-def guarded_copy(array: NDArray[Any]) -> tuple[NDArray[Any], Block]:
-    """A copy of `array` inside a block of known bytes, and that block."""
+def guarded_copy(array: NDArray[Any]) -> tuple[NDArray[Any], GuardBytes]:
+    """A copy of `array` inside a block of guard bytes, and that block."""
     inner, block = guarded(array.shape, array.dtype)
     inner[...] = array
     return inner, block
 
 
-def is_intact(block: Block) -> bool:
-    """Whether the bytes on both sides are as they were.
+def is_intact(block: GuardBytes) -> bool:
+    """Whether the bytes on both sides are unchanged.
 
     >>> array, block = guarded((2, 3), np.int32)
     >>> array[:] = 7

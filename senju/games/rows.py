@@ -1,4 +1,4 @@
-"""Running games: a batch of rows that observe, step, and start anew when they end."""
+"""Running games: a batch of rows that observe, step, and restart when they end."""
 
 from enum import IntEnum
 
@@ -12,7 +12,7 @@ CLOCK = np.dtype([("row", np.uint32), ("game", np.uint32), ("step", np.uint32)])
 
 
 class Stream(IntEnum):
-    """What a random number is for; the fourth number of the counter."""
+    """The purpose of a random number: the fourth number of the counter."""
 
     GAME_KEY = 0
     ACTION = 1
@@ -45,7 +45,7 @@ def _advance(
     truncated: NDArray[np.bool_],
     ended: NDArray[np.int64],
 ) -> int:
-    """Count the step in every row; list the rows that ended and move them to their next game."""
+    """Count the step in every row; write the rows that ended and advance their game numbers."""
     num_ended = 0
     for row in range(clock.shape[0]):
         if terminated[row] or truncated[row]:
@@ -66,31 +66,30 @@ def choose_at_random(
     stream: int,
     actions: NDArray[np.int32],
 ) -> None:
-    """Any legal action, equally likely; 0 where nobody acts."""
+    """Choose a uniformly random legal action; 0 where no seat acts."""
     for row in range(legal.shape[0]):
-        for place in range(legal.shape[1]):
+        for index in range(legal.shape[1]):
             word = random_word(
-                seed, clock[row]["row"], clock[row]["game"], clock[row]["step"], stream + (place << 8)
+                seed, clock[row]["row"], clock[row]["game"], clock[row]["step"], stream + (index << 8)
             )
-            count = count_allowed(legal[row, place])
-            chosen = nth_allowed(legal[row, place], below(word, count))
-            actions[row, place] = max(chosen, 0)
+            count = count_allowed(legal[row, index])
+            chosen = nth_allowed(legal[row, index], below(word, count))
+            actions[row, index] = max(chosen, 0)
 
 
 @compiled
 def first_allowed(legal: NDArray[np.uint64], rows: NDArray[np.int64], actions: NDArray[np.int32]) -> None:
-    """The first legal action in some rows; 0 where nobody acts."""
+    """Choose the first legal action in some rows; 0 where no seat acts."""
     for row in rows:
-        for place in range(legal.shape[1]):
-            actions[row, place] = max(nth_allowed(legal[row, place], ZERO), 0)
+        for index in range(legal.shape[1]):
+            actions[row, index] = max(nth_allowed(legal[row, index], ZERO), 0)
 
 
 class Rows:
     """A fixed group of rows of one game, with each row's id, game number and step.
 
-    Chance depends on (seed, row id, game number, step) alone: not on the number of rows, nor on
-    which rows stand beside each other. `states` and `clock` are the whole state. Games that reach
-    `max_length` steps are truncated there; 0 leaves them to the rules.
+    Random numbers depend on (seed, row id, game number, step) alone, not on the other rows. `states` and
+    `clock` are the whole state. Games of `max_length` steps are truncated; 0 means no limit.
     """
 
     def __init__(self, game: Game, row_ids: NDArray[np.uint32], seed: int, max_length: int = 0) -> None:
@@ -108,11 +107,11 @@ class Rows:
         return len(self.states)
 
     def observe(self, out: Observations) -> None:
-        """Write what the acting seats of every row see."""
+        """Write the observations of the acting seats of every row."""
         self.game.observe(self.states, out)
 
     def step(self, actions: NDArray[np.int32], out: Outcomes) -> None:
-        """Apply one action per acting seat; rows that end keep their last position."""
+        """Apply one action per acting seat; rows that end keep their last position until `advance`."""
         self.game.step(self.states, actions, out)
         if self.max_length:
             is_long = ~out.terminated & (self.clock["step"] + 1 >= self.max_length)

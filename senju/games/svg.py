@@ -1,4 +1,4 @@
-"""Boards as pictures: a grid of cells, each empty, a disc, or a letter."""
+"""Boards as SVG: a grid of cells, each empty, a disc, or a letter."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,12 +11,9 @@ INK, PAPER, GRID = "#222222", "#fdfaf3", "#b9ae97"
 
 
 def grid_svg(
-    cells: NDArray[Any],
-    marks: Mapping[int, str],
-    column_names: Sequence[str],
-    row_names: Sequence[str] = (),
+    cells: NDArray[Any], marks: Mapping[int, str], column_names: Sequence[str], row_names: Sequence[str] = ()
 ) -> str:
-    """A grid whose cell values name a letter or a colour (`#rrggbb`, drawn as a disc)."""
+    """A grid; `marks` maps cell values to a letter or a colour (`#rrggbb`, drawn as a disc)."""
     num_rows, num_columns = cells.shape
     width, height = num_columns * CELL + 2 * MARGIN, num_rows * CELL + 2 * MARGIN
     parts = [

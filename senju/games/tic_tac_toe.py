@@ -14,7 +14,7 @@ from senju.games.svg import grid_svg
 from senju.kernels import ZERO, allow, compiled
 
 SIDE, SQUARES = 3, 9
-EMPTY = np.int8(-1)  # a square holds EMPTY or the seat whose mark it bears
+EMPTY = np.int8(-1)  # a square holds EMPTY or the seat that marked it
 
 STATE = np.dtype([("board", np.int8, SQUARES), ("num_moves", np.int8), ("is_over", np.bool_)])
 
@@ -104,16 +104,14 @@ class TicTacToe(Game):
     is_zero_sum = True
 
     def reset(self, states: States, rows: NDArray[np.int64], keys: NDArray[np.uint64]) -> None:
-        """Clear the boards; there is no chance in this game, so the keys go unused."""
+        """Clear the boards; the game has no chance, so the keys are unused."""
         _reset(states, rows)
 
     def observe(self, states: States, out: Observations) -> None:
-        """Write both planes from the mover's side, the empty squares, and the mover."""
-        _observe(states, out.observation, out.legal, out.seats)
+        _observe(states, *out)
 
     def step(self, states: States, actions: NDArray[np.int32], out: Outcomes) -> None:
-        """Place the mover's marks."""
-        self.refuse(_step(states, actions, out.rewards, out.terminated, out.truncated), actions)
+        self.refuse(_step(states, actions, *out), actions)
 
     def action_name(self, action: int) -> str:
         """Column letter and row number: a1 is the top left square.
@@ -124,12 +122,10 @@ class TicTacToe(Game):
         return f"{'abc'[action % SIDE]}{action // SIDE + 1}"
 
     def board_text(self, state: np.void) -> str:
-        """The marks, with the names of the empty squares' columns and rows at the sides."""
         marks = ["XO·"[int(mark)] for mark in state["board"]]
         lines = [f"{i + 1} " + " ".join(marks[3 * i : 3 * i + 3]) for i in range(SIDE)]
         return "\n".join([*lines, "  a b c"])
 
     def board_svg(self, state: np.void) -> str:
-        """The board as a picture."""
         cells = state["board"].reshape(SIDE, SIDE)
         return grid_svg(cells, {0: "X", 1: "O"}, ["a", "b", "c"], ["1", "2", "3"])

@@ -1,4 +1,4 @@
-"""Models: the contract and the networks senju brings."""
+"""Models: the contract (model.py) and the built-in networks."""
 
 from senju.config import Settings
 from senju.models.model import Model, build_model
@@ -16,7 +16,7 @@ MODELS: Registry[Model] = Registry(
 
 
 def make_model(settings: Settings, observation_shape: tuple[int, ...], num_actions: int, seed: int) -> Model:
-    """The network that the settings name, with the weights that the seed gives."""
+    """Make the network that the settings name, with initial weights drawn from the seed."""
     cls, config = MODELS.get(settings["name"]), MODELS.configure(settings)
     return build_model(cls, observation_shape, num_actions, config, seed)
 

@@ -1,4 +1,4 @@
-"""How the built-in models begin and end: initial weights, and one layer for policy and value."""
+"""Shared parts of the built-in models: initial weights, and the head for policy and value."""
 
 import math
 
@@ -14,7 +14,7 @@ def scaled_orthogonal(layer: nn.Linear | nn.Conv2d, gain: float = math.sqrt(2.0)
 
 
 class PolicyAndValue(nn.Linear):
-    """Logits and value from one matrix product: its last output is the value.
+    """Logits and value from one matrix product; the last output is the value.
 
     The policy starts close to uniform (gain 0.01), so that early games explore.
     """

@@ -19,7 +19,7 @@ class MlpConfig(Part):
     """Settings of the `mlp` model."""
 
     hidden: tuple[PositiveInt, ...] = Field(
-        (256, 256), min_length=1, max_length=256, description="Width of each hidden layer."
+        (256, 256), min_length=1, max_length=256, description="Layer widths."
     )
 
     @model_validator(mode="after")
@@ -27,7 +27,7 @@ class MlpConfig(Part):
         num_weights = sum(math.prod(pair) for pair in pairwise((1, *self.hidden)))
         if num_weights > _MOST_WEIGHTS:
             raise ConfigError(
-                f"model.hidden={shown(list(self.hidden))} takes {shown(num_weights)} weights; "
+                f"model.hidden={shown(list(self.hidden))} has {shown(num_weights)} weights; "
                 f"expected at most {_MOST_WEIGHTS}"
             )
         return self
@@ -49,8 +49,7 @@ class Mlp(Model):
         self.head = PolicyAndValue(widths[-1], num_actions)
 
     def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits and value of a batch of observations."""
         features = observation.flatten(1)
-        for layer in self.layers:  # functions, not modules: a call of a module costs microseconds
+        for layer in self.layers:  # functional: calling a module costs microseconds
             features = nn.functional.relu_(nn.functional.linear(features, layer.weight, layer.bias))
         return self.head.split(features)

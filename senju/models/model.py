@@ -1,4 +1,4 @@
-"""The Model contract: a network from observation to (logits, value), with no game in it."""
+"""The Model contract: a network from observation to (logits, value), independent of games."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -12,14 +12,14 @@ from senju.machine import math_threads
 
 
 class ModelConfig(Part):
-    """The settings of a model that has none of its own."""
+    """The settings of a model without settings."""
 
 
 class Model(nn.Module, ABC):
-    """A policy and a value over one observation.
+    """A policy and a value for an observation.
 
-    A model must compute the same when it acts and when it learns: dropout and batch
-    normalisation are refused, since they would make PPO compare two different policies.
+    A model must compute the same in training mode and in evaluation mode: dropout and batch
+    normalisation are refused, since PPO would compare two different policies.
     """
 
     Config: ClassVar[type[Part]] = ModelConfig
@@ -35,24 +35,24 @@ class Model(nn.Module, ABC):
 def build_model(
     cls: type[Model], observation_shape: tuple[int, ...], num_actions: int, config: Part, seed: int
 ) -> Model:
-    """A model with weights drawn from `seed` alone, checked against the contract."""
-    # one thread: orthogonal initial weights round differently with more
+    """Make a model with initial weights drawn from `seed` alone, and check the contract."""
+    # one thread: orthogonal initialisation rounds differently with more
     with math_threads(1), torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # not the GPUs', which fork_rng would not restore
+        torch.default_generator.manual_seed(seed)  # only the CPU's: fork_rng does not restore the GPUs'
         model = cls(observation_shape, num_actions, config)
-    _refuse_unlike_layers(model)
+    _refuse_mode_dependent_layers(model)
     _check_shapes(model, observation_shape, num_actions)
     _check_modes(model, observation_shape)
     return model
 
 
-def _refuse_unlike_layers(model: Model) -> None:
-    unlike = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm)
+def _refuse_mode_dependent_layers(model: Model) -> None:
+    refused = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm)
     for name, module in model.named_modules():
-        if isinstance(module, unlike):
+        if isinstance(module, refused):
             raise ModelError(
-                f"{type(model).__name__}.{name} is a {type(module).__name__}, which computes differently "
-                "when learning than when acting; use LayerNorm, GroupNorm or nothing"
+                f"{type(model).__name__}.{name} is a {type(module).__name__}, which differs between training "
+                "mode and evaluation mode; use LayerNorm or GroupNorm, or remove it"
             )
 
 
@@ -63,19 +63,19 @@ def _check_shapes(model: Model, observation_shape: tuple[int, ...], num_actions:
     shapes = [tuple(part.shape) for part in output] if isinstance(output, tuple) else [type(output).__name__]
     if shapes != expected:
         raise ModelError(
-            f"{type(model).__name__} gives {shapes} for 2 observations of shape {observation_shape}; "
+            f"{type(model).__name__} returns {shapes} for 2 observations of shape {observation_shape}; "
             f"expected logits and value of shapes {expected}"
         )
 
 
 def _check_modes(model: Model, observation_shape: tuple[int, ...]) -> None:
-    """What is no layer (functional dropout, running statistics) shows in what comes out."""
+    """Compare the outputs in both modes, which finds functional dropout and running statistics."""
     batch = torch.rand(2, *observation_shape, generator=torch.Generator().manual_seed(0))
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         acting, learning = model.eval()(batch), model.train()(batch)
     for one, other in zip(acting, learning, strict=True):
         if not torch.allclose(one, other, equal_nan=True):
             raise ModelError(
-                f"{type(model).__name__} computes differently when learning than when acting; "
-                "leave out whatever depends on its training mode"
+                f"{type(model).__name__} computes different outputs in training mode and in evaluation mode; "
+                "remove everything that depends on the mode"
             )

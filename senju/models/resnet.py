@@ -12,15 +12,15 @@ from senju.models.model import Model
 class ResNetConfig(Part):
     """Settings of the `resnet` model."""
 
-    channels: int = Field(32, ge=4, le=1024, description="Planes inside the network.")
+    channels: int = Field(32, ge=4, le=1024, description="Channels of the convolutions.")
     blocks: int = Field(2, ge=1, le=100, description="Residual blocks, two convolutions each.")
-    head_width: int = Field(128, ge=8, le=4096, description="Features before policy and value.")
+    head_width: int = Field(128, ge=8, le=4096, description="Width of the layer before policy and value.")
 
 
 class Excitation(nn.Module):
-    """Weighs each channel by what the whole plane shows (squeeze-and-excitation, Hu et al. 2018).
+    """Scales each channel by a function of all channels' means (squeeze-and-excitation, Hu et al. 2018).
 
-    So every square learns of the whole board at once, where a convolution sees one square further.
+    It gives every square information about the whole board, while a 3×3 convolution sees the neighbours.
     """
 
     def __init__(self, channels: int, squeeze: int) -> None:
@@ -31,17 +31,16 @@ class Excitation(nn.Module):
         scaled_orthogonal(self.excite, gain=1.0)
 
     def forward(self, planes: Tensor) -> Tensor:
-        """Same shape in and out."""
         squeezed = nn.functional.relu_(self.squeeze(planes.mean(dim=(2, 3))))
         weights: Tensor = self.excite(squeezed).sigmoid()
         return planes * weights[:, :, None, None]
 
 
 class ResidualBlock(nn.Module):
-    """Two 3×3 convolutions whose result is added to their input; with `squeeze`, weighed by channel before.
+    """Two 3×3 convolutions with a skip connection; with `squeeze`, channels are scaled before the addition.
 
-    The second starts at zero, so that a new block changes nothing: this keeps deep stacks stable
-    without batch normalisation, which would compute differently when learning than when acting.
+    The second convolution starts at zero, so that a new block is the identity: this keeps deep networks
+    stable without batch normalisation, which would differ between acting and learning.
     """
 
     def __init__(self, channels: int, squeeze: int = 0) -> None:
@@ -54,7 +53,6 @@ class ResidualBlock(nn.Module):
         self.excitation = Excitation(channels, squeeze) if squeeze else nn.Identity()
 
     def forward(self, planes: Tensor) -> Tensor:
-        """Same shape in and out."""
         change = self.excitation(self.second(nn.functional.relu_(self.first(planes))))
         return nn.functional.relu_(planes + change)
 
@@ -69,8 +67,8 @@ class ResNet(Model):
         assert isinstance(config, ResNetConfig)
         if len(observation_shape) != 3:
             raise ModelError(
-                f"the model 'resnet' needs planes [plane, height, width], the observation has "
-                f"shape {observation_shape}; try the model 'mlp'"
+                f"the model 'resnet' needs observations [plane, height, width], not of shape "
+                f"{observation_shape}; try the model 'mlp'"
             )
         planes, height, width = observation_shape
         self.stem = nn.Conv2d(planes, config.channels, 3, padding=1)
@@ -81,7 +79,6 @@ class ResNet(Model):
         scaled_orthogonal(self.hidden)
 
     def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits and value of a batch of observations."""
         planes = self.blocks(nn.functional.relu(self.stem(observation)))
         features = nn.functional.relu(self.hidden(planes.flatten(1)))
         return self.head.split(features)

@@ -1,4 +1,4 @@
-"""Several models of one kind as one: their weights lie in one matrix, one computation serves all."""
+"""Several models of the same shape as one: their weights form one matrix, and one computation serves all."""
 
 import copy
 import logging
@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 Leaves = dict[str, Tensor]  # parameters of some models, [model, *shape] each
 
 
-class Place(NamedTuple):
-    """Where a parameter lies in a row of the matrix."""
+class ParameterSlice(NamedTuple):
+    """The position of a parameter in a row of the matrix."""
 
     start: int
     end: int
@@ -30,16 +30,16 @@ class Place(NamedTuple):
 
 
 class ModelStack:
-    """The weights of models that differ in nothing else, as `weights` [model, number].
+    """The weights of models with equal layers, as `weights` [model, number].
 
-    The models' own parameters and buffers become views of what is kept here: each model goes on to be what
-    it was, and what is done to it is done here.
+    The models' own parameters and buffers become views of this memory: each model keeps its weights, and a
+    change to the model changes them here.
     """
 
     def __init__(self, models: Sequence[Model]) -> None:
         self.models = list(models)
-        self.places = _places(self.models[0])
-        width = max((place.end for place in self.places.values()), default=0)
+        self.slices = _slices(self.models[0])
+        width = max((part.end for part in self.slices.values()), default=0)
         first = next(self.models[0].parameters())
         self.weights = torch.empty(len(self.models), width, dtype=first.dtype, device=first.device)
         named = [dict(model.named_buffers()) for model in self.models]
@@ -59,28 +59,28 @@ class ModelStack:
 
     def view(self, numbers: Tensor, name: str) -> Tensor:
         """The part of [..., number] that belongs to a parameter, in the parameter's shape."""
-        start, end, shape, _ = self.places[name]
+        start, end, shape, _ = self.slices[name]
         return numbers[..., start:end].view(*numbers.shape[:-1], *shape)
 
     def index(self, rows: Sequence[int]) -> Tensor:
-        """Rows as a tensor that is sent to the device once."""
+        """Row indices as a tensor on the device, cached."""
         key = tuple(rows)
         if key not in self._rows:
             self._rows[key] = torch.tensor(key, device=self.weights.device)
         return self._rows[key]
 
     def chosen(self, numbers: Tensor, rows: Sequence[int]) -> Tensor:
-        """Some rows (in ascending order): a view where they lie side by side, else a copy."""
+        """Some rows (in ascending order): a view if they are adjacent, else a copy."""
         if rows[-1] - rows[0] + 1 == len(rows):
             return numbers[rows[0] : rows[-1] + 1]
         return numbers.index_select(0, self.index(rows))
 
     def leaves(self, rows: Sequence[int]) -> Leaves:
-        """The parameters of some models, to be differentiated by."""
+        """The parameters of some models, as leaves for autograd."""
         weights = self.chosen(self.weights, rows).detach()
         return {
-            name: self.view(weights, name).detach().requires_grad_(place.is_trained)
-            for name, place in self.places.items()
+            name: self.view(weights, name).detach().requires_grad_(part.is_trained)
+            for name, part in self.slices.items()
         }
 
     def __call__(self, leaves: Leaves, rows: Sequence[int], observation: Tensor) -> tuple[Tensor, Tensor]:
@@ -90,7 +90,7 @@ class ModelStack:
         buffers = {name: self.chosen(buffer, rows) for name, buffer in self.buffers.items()}
         with _AnyLayout():
             logits, values = vmap(self._one)(leaves, buffers, observation)
-        for name, buffer in buffers.items():  # a model may count in them
+        for name, buffer in buffers.items():  # a model may update its buffers
             if buffer.untyped_storage().data_ptr() != self.buffers[name].untyped_storage().data_ptr():
                 self.buffers[name].index_copy_(0, self.index(rows), buffer)
         return logits, values
@@ -99,14 +99,25 @@ class ModelStack:
         output: tuple[Tensor, Tensor] = functional_call(self.models[0], (leaves, buffers), (observation,))
         return output
 
+    def follow(self, other: "ModelStack", rows: Sequence[int], share: float) -> None:
+        """Move some rows' weights towards another stack's by a share (Polyak); copy their buffers."""
+        chosen: list[int | slice] = [slice(None)] if len(rows) == len(self.models) else list(rows)
+        for row in chosen:
+            if share < 1:
+                self.weights[row].lerp_(other.weights[row], share)
+            else:
+                self.weights[row].copy_(other.weights[row])
+            for name, buffer in self.buffers.items():
+                buffer[row].copy_(other.buffers[name][row])
+
     def blocks(self) -> NDArray[np.uint8] | None:
-        """[model, byte], each as its `WeightBlock` reads it; None where that holds more than parameters."""
-        if list(self.models[0].state_dict()) != list(self.places):
+        """[model, byte], as each model's `WeightBlock` reads it; None if that holds more than parameters."""
+        if list(self.models[0].state_dict()) != list(self.slices):
             return None
         return self.weights.detach().cpu().clone().view(torch.uint8).numpy()
 
     def gradient(self, leaves: Leaves, outputs: Sequence[Tensor], slopes: Sequence[Tensor] | None) -> Tensor:
-        """[model, number]: of outputs, by the leaves they were computed from; 0 where nothing is trained."""
+        """[model, number]: the gradient of outputs by their leaves; 0 where a parameter is frozen."""
         trained = [leaf for leaf in leaves.values() if leaf.requires_grad]
         found = iter(torch.autograd.grad(outputs, trained, slopes, materialize_grads=True))
         parts = [next(found) if leaf.requires_grad else torch.zeros_like(leaf) for leaf in leaves.values()]
@@ -114,7 +125,7 @@ class ModelStack:
 
 
 class _AnyLayout(TorchFunctionMode):
-    """Lets stacked models ask for a memory layout: `vmap` knows none, and the results are the same."""
+    """Ignores requested memory layouts, which `vmap` does not support; the results are the same."""
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -124,20 +135,20 @@ class _AnyLayout(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-def _places(model: Model) -> dict[str, Place]:
-    places, start = {}, 0
+def _slices(model: Model) -> dict[str, ParameterSlice]:
+    slices, start = {}, 0
     for name, parameter in model.named_parameters():
         end = start + parameter.numel()
-        places[name] = Place(start, end, parameter.shape, parameter.requires_grad)
+        slices[name] = ParameterSlice(start, end, parameter.shape, parameter.requires_grad)
         start = end
-    return places
+    return slices
 
 
 def _mlp(leaves: Leaves, observation: Tensor) -> tuple[Tensor, Tensor]:
-    """`Mlp.forward` for a stack, by hand: `vmap` takes ten times as long to begin.
+    """`Mlp.forward` for a stack, written out: `vmap` has ten times the overhead.
 
-    Samples come last inside. Then the weights' gradients have the weights' own layout, and need not be
-    turned: learning takes two thirds of the time.
+    The sample dimension comes last. Then the gradients have the weights' own layout without a transpose,
+    and learning takes two thirds of the time.
     """
     features, tensors = observation.flatten(2).transpose(1, 2), list(leaves.values())
     *hidden, (weight, bias) = zip(tensors[::2], tensors[1::2], strict=True)
@@ -147,21 +158,25 @@ def _mlp(leaves: Leaves, observation: Tensor) -> tuple[Tensor, Tensor]:
     return output[:, :-1].transpose(1, 2), output[:, -1]
 
 
+def have_one_shape(models: Sequence[Model]) -> bool:
+    """Whether all models are of one class, with parameters of the same names, shapes and types."""
+    return all(_form(model) == _form(models[0]) for model in models)
+
+
 def can_stack(models: Sequence[Model], observation_shape: tuple[int, ...]) -> bool:
-    """Whether a stack of these computes what they do."""
+    """Whether a stack of these models computes the same as the models."""
     first, copies = models[0], [copy.deepcopy(model) for model in models[:2]]
-    is_alike = all(_form(model) == _form(first) for model in models)
-    if not is_alike or len({parameter.dtype for parameter in first.parameters()}) != 1:
+    if not have_one_shape(models) or len({parameter.dtype for parameter in first.parameters()}) != 1:
         return False
-    chance, device = torch.Generator().manual_seed(0), next(first.parameters()).device
-    seen = torch.rand(len(copies), 2, *observation_shape, generator=chance).to(device)
+    generator, device = torch.Generator().manual_seed(0), next(first.parameters()).device
+    seen = torch.rand(len(copies), 2, *observation_shape, generator=generator).to(device)
     expected = [model(batch) for model, batch in zip(copies, seen, strict=True)]
     stack, rows = ModelStack(copies), range(len(copies))
     leaves = stack.leaves(rows)
     try:
         found = stack(leaves, rows, seen)
         stack.gradient(leaves, [part.sum() for part in found], None)
-    except RuntimeError as error:  # what vmap raises where a model branches on what it computes, and more
+    except RuntimeError as error:  # from vmap, for example if a model branches on computed values
         logger.info("%s cannot be stacked: %s", type(first).__name__, error)
         return False
     return all(
@@ -172,6 +187,6 @@ def can_stack(models: Sequence[Model], observation_shape: tuple[int, ...]) -> bo
 
 
 def _form(model: Model) -> list[tuple[Any, ...]]:
-    """What models of one stack have in common."""
+    """The properties that all models of a stack must share."""
     kind = type(model)
     return [(kind, name, t.requires_grad, t.shape, t.dtype) for name, t in model.named_parameters()]

@@ -1,4 +1,4 @@
-"""A model's weights as one flat block of bytes, in a fixed order: what gets published."""
+"""A model's weights as one flat block of bytes, in a fixed order, for publishing."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from senju.errors import ModelError
 Weights = NDArray[np.uint8]
 
 
-class _Entry(NamedTuple):
+class _TensorSlice(NamedTuple):
     tensor: Tensor
     start: int
     size: int  # bytes
@@ -22,18 +22,22 @@ class WeightBlock:
     """Reads a model's weights into a flat block and writes a block into a model."""
 
     def __init__(self, model: nn.Module) -> None:
-        self._entries: list[_Entry] = []
+        self._entries: list[_TensorSlice] = []
         start = 0
         for tensor in model.state_dict().values():
             size = tensor.numel() * tensor.element_size()
             if size == 0:  # torch cannot view an empty block as another dtype
                 continue
-            self._entries.append(_Entry(tensor, start, size))
+            self._entries.append(_TensorSlice(tensor, start, size))
             start += size
         self.num_bytes = start
 
+    def addresses(self) -> set[int]:
+        """Where the weights lie in memory."""
+        return {entry.tensor.data_ptr() for entry in self._entries}
+
     def read(self) -> Weights:
-        """The model's weights now, as a new block."""
+        """The model's current weights, as a new block."""
         block = np.empty(self.num_bytes, np.uint8)
         for tensor, start, size in self._entries:
             flat = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8)
@@ -41,9 +45,9 @@ class WeightBlock:
         return block
 
     def write(self, block: Weights) -> None:
-        """Put a block's weights into the model."""
+        """Copy a block's weights into the model."""
         if block.nbytes != self.num_bytes:
-            raise ModelError(f"a block of {block.nbytes} bytes for a model of {self.num_bytes} bytes")
+            raise ModelError(f"the block has {block.nbytes} bytes; the model needs {self.num_bytes}")
         with torch.no_grad():
             for tensor, start, size in self._entries:
                 flat = torch.from_numpy(block[start : start + size].copy())

@@ -1,1 +1,1 @@
-"""Opponents: players of every kind, the pool of an agent's past, and who beats whom."""
+"""Opponents: players of every kind (players.py), the pool of an agent's past, scores and ratings."""

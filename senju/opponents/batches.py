@@ -1,4 +1,4 @@
-"""Batches: all seats that one opponent decides for in a step, whatever games they are in."""
+"""Batches: all seats for which one opponent decides in a step, in any of the games."""
 
 from itertools import pairwise
 
@@ -18,19 +18,20 @@ OPPONENTS_ACTION = int(Stream.OPPONENTS_ACTION)
 def _group(
     seats: NDArray[np.int8],  # [row, acting]
     seated: NDArray[np.int32],
-    current: int,  # who is nobody else
-    keys: NDArray[np.int64],  # out: opponent * acting + place, in order
+    current: int,  # policy id of the learning policy
+    num_parts: int,  # num_seats: batches are of one seat; otherwise num_acting: of one place
+    keys: NDArray[np.int64],  # out: opponent * num_parts + seat or place, in order
     ends: NDArray[np.int64],  # out: where the positions of each key end
     positions: NDArray[np.int64],  # out: row * acting + place, key by key
 ) -> int:
-    """Sort the places in which somebody else decides by who it is; return how many keys there are."""
+    """Group the places where opponents decide by opponent; return the number of groups."""
     num_keys, num_places = 0, seats.shape[1]
     for row in range(seats.shape[0]):
         for place in range(num_places):
             seat = seats[row, place]
             if seat < 0 or seated[row, seat] == current:
                 continue
-            key = seated[row, seat] * num_places + place
+            key = seated[row, seat] * num_parts + (place if num_parts == num_places else seat)
             index = num_keys
             while index > 0 and keys[index - 1] >= key:
                 index -= 1
@@ -41,14 +42,14 @@ def _group(
                 num_keys += 1
             ends[index] += 1
     total = 0
-    for index in range(num_keys):  # for now, where each one's positions begin
+    for index in range(num_keys):  # for now, where the positions of each key begin
         ends[index], total = total, total + ends[index]
     for row in range(seats.shape[0]):
         for place in range(num_places):
             seat = seats[row, place]
             if seat < 0 or seated[row, seat] == current:
                 continue
-            key = seated[row, seat] * num_places + place
+            key = seated[row, seat] * num_parts + (place if num_parts == num_places else seat)
             index = 0
             while keys[index] != key:
                 index += 1
@@ -70,7 +71,7 @@ def _gather(
     seats_out: NDArray[np.int8],
     clock_out: NDArray[np.void],
 ) -> None:
-    """Copy what is seen at some places, one after another: each opponent's batch is a slice of it."""
+    """Copy the observations at these positions in order: each opponent's batch is a slice of the copy."""
     for index in range(positions.shape[0]):
         position = positions[index]
         row = position // num_places
@@ -83,11 +84,13 @@ def _gather(
 
 
 class Batches:
-    """What all opponents see in one step, sorted by opponent; the arrays are used again in the next one."""
+    """The observations of all opponents in one step, sorted by opponent; each step uses the same arrays."""
 
-    def __init__(self, game: Game, num_rows: int) -> None:
+    def __init__(self, game: Game, num_rows: int, by_seat: bool = False) -> None:
+        """Batches are of one place among the acting ones, or with `by_seat` of one seat."""
         most = num_rows * game.num_acting
         self._num_places = game.num_acting
+        self._num_parts = game.num_seats if by_seat else game.num_acting
         self._keys, self._ends = np.zeros(most, np.int64), np.zeros(most, np.int64)
         self._positions = np.zeros(most, np.int64)
         self._seen = Observations(
@@ -100,8 +103,8 @@ class Batches:
     def fill(
         self, rows: Rows, observations: Observations, seats: NDArray[np.int8], seated: NDArray[np.int32]
     ) -> list[tuple[int, int, slice]]:
-        """Copy it; return opponent, place and slice of each batch."""
-        num_keys = _group(seats, seated, CURRENT, self._keys, self._ends, self._positions)
+        """Copy the observations; return opponent, place (or seat) and slice of each batch."""
+        num_keys = _group(seats, seated, CURRENT, self._num_parts, self._keys, self._ends, self._positions)
         keys, ends = self._keys[:num_keys].tolist(), self._ends[:num_keys].tolist()
         total, most = ends[-1] if ends else 0, len(self._positions)
         _gather(
@@ -117,7 +120,7 @@ class Batches:
             self._clock,
         )
         parts = [slice(start, end) for start, end in pairwise([0, *ends])]
-        return [(*divmod(key, self._num_places), part) for key, part in zip(keys, parts, strict=True)]
+        return [(*divmod(key, self._num_parts), part) for key, part in zip(keys, parts, strict=True)]
 
     def positions(self, part: slice) -> NDArray[np.int64]:
         """The places (row * acting + place) of one batch."""

@@ -1,7 +1,7 @@
 """A user's own opponent: a function of one position, or a class derived from Player.
 
-Nothing they do can spoil a run unnoticed: whatever they raise, and every answer that is no legal move,
-becomes an error that names the opponent, the game, the row and the step.
+Their mistakes cannot spoil a run unnoticed: every exception, and every answer that is no legal move, becomes
+an error that names the opponent, the game, the row and the step.
 """
 
 import traceback
@@ -16,33 +16,32 @@ from numpy.typing import NDArray
 from senju.errors import OpponentError, UnknownNameError
 from senju.games.game import Game
 from senju.kernels import unpack_legal
-from senju.opponents.players import Player, Table
+from senju.opponents.players import KNOWN_OPPONENTS, Player, Table, built_in_player
 from senju.registry import import_named
 from senju.trust import module_in
 from senju.usercode import passes_on
 
-Choose = Callable[[NDArray[Any], NDArray[np.bool_], np.random.Generator], int]
+ChooseAction = Callable[[NDArray[Any], NDArray[np.bool_], np.random.Generator], int]
 
 
 class FunctionPlayer(Player):
-    """Asks `function(observation, legal, random)` for each row; `legal` has a truth value per action.
+    """Calls `function(observation, legal, random)` for each row; `legal` has a truth value per action.
 
-    `random` is a generator whose numbers depend on (seed, row, game, step) alone: drawing from it, and
-    from nothing else, keeps a run repeatable.
+    `random` is a generator whose numbers depend on (seed, row, game, step) alone: a function that draws
+    only from it keeps a run repeatable.
     """
 
-    is_deterministic = True  # it may be, which nobody can see; matches then begin with random moves
+    is_deterministic = True  # possibly; matches between such players begin with random moves
     looks_at_states = False
 
-    def __init__(self, game: Game, function: Choose, name: str) -> None:
+    def __init__(self, game: Game, function: ChooseAction, name: str) -> None:
         self.game, self.function, self.name = game, function, name
 
     def choose(self, table: Table) -> NDArray[np.int32]:
-        """One call per row; whatever is wrong names the row."""
         actions = np.zeros((len(table.clock), 1), np.int32)
         for index in range(len(table.clock)):
             legal = unpack_legal(table.observations.legal[index, 0], self.game.num_actions)
-            observation = table.observations.observation[index, 0].copy()  # theirs to write to
+            observation = table.observations.observation[index, 0].copy()  # the function may write to it
             where = _where(self.game, table, index)
             with _blaming(self.name, where):
                 action = self.function(observation, legal.copy(), _generator(table, index))
@@ -52,7 +51,7 @@ class FunctionPlayer(Player):
 
 def _generator(table: Table, index: int) -> np.random.Generator:
     row, game, step = (int(table.clock[index][name]) for name in ("row", "game", "step"))
-    # drawing counts the first number up, so that what tells decisions apart stands in the others
+    # drawing increments the first number, so the others hold what makes each decision different
     counter = [0, row, game << 32 | step, table.stream]
     return np.random.Generator(np.random.Philox(key=int(table.seed), counter=counter))
 
@@ -66,7 +65,6 @@ class OwnPlayer(Player):
         self.looks_at_states, self.oracle = player.looks_at_states, player.oracle
 
     def choose(self, table: Table) -> NDArray[np.int32]:
-        """One call for all rows."""
         legal = unpack_legal(table.observations.legal[:, 0], self.game.num_actions)
         with _blaming(self.name, _where(self.game, table, 0, " and others" if len(legal) > 1 else "")):
             actions = np.asarray(self.player.choose(table))
@@ -87,20 +85,16 @@ def _where(game: Game, table: Table, index: int, more: str = "") -> str:
 
 @contextmanager
 def _blaming(name: str, where: str) -> Iterator[None]:
-    """Whatever is raised here is that opponent's fault."""
+    """Turn any exception into an OpponentError that names the opponent and the line that raised."""
     try:
         yield
     except BaseException as error:  # a bot that calls sys.exit() must not end the run
         if passes_on(error):
             raise
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+        line = f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
         what = f"{type(error).__name__}: {error}"
-        raise OpponentError(f"opponent {name} raised {what} ({where}){_line(error)}") from error
-
-
-def _line(error: BaseException) -> str:
-    """The innermost line that raised it, outside of this file."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
-    return f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+        raise OpponentError(f"opponent {name} raised {what} ({where}){line}") from error
 
 
 def _checked(action: Any, legal: NDArray[np.bool_], name: str, where: str) -> int:
@@ -114,26 +108,21 @@ def _checked(action: Any, legal: NDArray[np.bool_], name: str, where: str) -> in
     return int(action)
 
 
-def load_player(game: Game, description: str) -> Player | None:
-    """The player that `package.module:name` points to; None where it is no such name."""
+def described_player(game: Game, description: str) -> Player:
+    """A player that needs no weights: a built-in one, or the one in `package.module:name`."""
+    player = built_in_player(game, description)
+    if player is not None:
+        return player
     if module_in(description) is None:
-        return None
+        raise UnknownNameError(f"unknown opponent {description!r}; expected {KNOWN_OPPONENTS}")
     found = import_named("opponent", description)
     if isinstance(found, type) and issubclass(found, Player):
-        return OwnPlayer(game, _made(game, found, description), description)
+        make: Callable[[Game], Player] = found
+        with _blaming(description, f"while it was made for {game.name}"):
+            own = make(game)
+        return OwnPlayer(game, own, description)
     if isinstance(found, type) or not callable(found):
         raise UnknownNameError(
             f"opponent {description!r} is neither a function of (observation, legal, random) nor a Player"
         )
     return FunctionPlayer(game, found, description)
-
-
-def _made(game: Game, player: Callable[..., Player], description: str) -> Player:
-    """A user's own player takes its game."""
-    try:
-        return player(game)
-    except BaseException as error:
-        if passes_on(error):
-            raise
-        what = f"{type(error).__name__}: {error}"
-        raise OpponentError(f"opponent {description!r} cannot be made for {game.name}: {what}") from error

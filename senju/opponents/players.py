@@ -1,24 +1,25 @@
 """Players: random, minimax, greedy, perfect, and trained agents."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from senju.collect.actor import Actor
 from senju.collect.exploration import BY_POLICY, Acting, best_actions, mostly_best_actions, sample_actions
-from senju.collect.rollout import Actor
 from senju.errors import ConfigError
-from senju.games.game import Game, Observations, Oracle, States
+from senju.games.game import Game, Observations, Oracle, SeatView, States
 from senju.games.rows import choose_at_random
 from senju.kernels import pack_legal, unpack_legal
 from senju.models.model import Model
 
 
 class Table(NamedTuple):
-    """The rows in which one player is to move, as they stand; the arrays may be used for others later."""
+    """The rows in which one player is to move. Copy what you keep: the arrays may be used again."""
 
-    states: States  # none for a player that does not look at them
+    states: States  # empty for a player that does not look at them
     observations: Observations
     clock: NDArray[np.void]  # row id, game number and step, for random numbers
     seed: np.uint64
@@ -30,8 +31,8 @@ class Player(ABC):
 
     name: str
     is_deterministic: bool
-    looks_at_states: bool = True  # or at observations alone, which saves a copy
-    oracle: Oracle | None = None  # one that plays by an oracle lends it to judge the other's moves
+    looks_at_states: bool = True  # False: it uses observations alone, which saves a copy
+    oracle: Oracle | None = None  # the oracle it plays by, if any; matches judge the other's moves with it
 
     @abstractmethod
     def choose(self, table: Table) -> NDArray[np.int32]:
@@ -46,7 +47,6 @@ class RandomPlayer(Player):
     looks_at_states = False
 
     def choose(self, table: Table) -> NDArray[np.int32]:
-        """Draw an action in each row."""
         return _any_of(table.observations.legal, table)
 
 
@@ -60,7 +60,7 @@ class AgentPlayer(Player):
 
     def __init__(
         self,
-        game: Game,
+        game: Game | SeatView,
         model: Model,
         name: str,
         temperature: float = 0.0,
@@ -73,7 +73,6 @@ class AgentPlayer(Player):
         self._actor = Actor(game, model, 1)
 
     def choose(self, table: Table) -> NDArray[np.int32]:
-        """Evaluate all rows as one batch."""
         logits, values = self._evaluate(table.observations.observation)
         actions = np.zeros((len(table.clock), 1), np.int32)
         legal, seats = table.observations.legal, table.observations.seats
@@ -117,17 +116,17 @@ class MinimaxPlayer(Player):
         self.game, self.depth, self.name = game, depth, f"minimax:{depth}"
 
     def choose(self, table: Table) -> NDArray[np.int32]:
-        """Draw one of the best actions in each row."""
         return _any_of_the_best(self.action_values(table.states), table)
 
     def action_values(self, states: States) -> NDArray[np.float64]:
         """The mover's value of each action within the horizon, minus infinity where illegal."""
         alike = np.ascontiguousarray(states).view(np.dtype((np.void, states.dtype.itemsize)))
         _, first, inverse = np.unique(alike, return_index=True, return_inverse=True)
-        distinct = states[first]
+        return np.concatenate(list(self._chunks(states[first], self.depth)))[inverse]
+
+    def _chunks(self, states: States, depth: int) -> Iterator[NDArray[np.float64]]:
         size = max(1, EXPANDED_AT_ONCE // self.game.num_actions)
-        chunks = [self._expand(distinct[i : i + size], self.depth) for i in range(0, len(distinct), size)]
-        return np.concatenate(chunks)[inverse]
+        return (self._expand(states[i : i + size], depth) for i in range(0, len(states), size))
 
     def _expand(self, states: States, depth: int) -> NDArray[np.float64]:
         game, num_rows = self.game, len(states)
@@ -149,10 +148,7 @@ class MinimaxPlayer(Player):
 
     def _best_replies(self, states: States, movers: NDArray[np.int8], depth: int) -> NDArray[np.float64]:
         """The value of each position for the seat that has just moved."""
-        size = max(1, EXPANDED_AT_ONCE // self.game.num_actions)
-        best = np.concatenate(
-            [self._expand(states[i : i + size], depth).max(axis=1) for i in range(0, len(states), size)]
-        )
+        best = np.concatenate([chunk.max(axis=1) for chunk in self._chunks(states, depth)])
         observations = self.game.new_observations(len(states))
         self.game.observe(states, observations)
         return np.where(observations.seats[:, 0] == movers, best, -best)
@@ -170,7 +166,6 @@ class GreedyPlayer(Player):
         self.depth, self.name, self._heuristic = depth, f"greedy:{depth}", heuristic
 
     def choose(self, table: Table) -> NDArray[np.int32]:
-        """Draw one of the best actions in each row."""
         return _any_of_the_best(self._heuristic.action_values(table.states, self.depth), table)
 
 
@@ -187,14 +182,13 @@ class PerfectPlayer(Player):
     def __init__(self, game: Game) -> None:
         self.oracle = game.oracle()
         if self.oracle is None:
-            raise ConfigError(f"nobody knows {game.name} perfectly; try minimax:DEPTH")
+            raise ConfigError(f"{game.name} has no exact solver for `perfect`; try minimax:DEPTH")
         self._minimax = MinimaxPlayer(game, 4)
 
     def choose(self, table: Table) -> NDArray[np.int32]:
-        """Solve the rows that can be solved."""
         values = self._minimax.action_values(table.states)
         assert self.oracle is not None
-        solvable = self.oracle.can_judge(table.states)
+        solvable = self.oracle.can_solve(table.states)
         if solvable.any():
             # exact results weigh more than anything minimax can see, which stays within [-1, 1]
             values[solvable] += 4.0 * self.oracle.values(table.states[solvable])
@@ -212,29 +206,32 @@ def _any_of(allowed: NDArray[np.uint64], table: Table) -> NDArray[np.int32]:
     return actions
 
 
-FIXED_PLAYERS = "random, minimax:DEPTH, greedy:DEPTH, perfect"
+KNOWN_OPPONENTS = (
+    "random, minimax:DEPTH, greedy:DEPTH, perfect, a run's folder, RUN@UPDATE for its checkpoint or snapshot "
+    "of that update, or package.module:function"
+)
 _SEARCHERS = {"minimax": (MinimaxPlayer, 9), "greedy": (GreedyPlayer, 2)}  # with the largest depth
 
 
-def is_fixed(description: str) -> bool:
-    """Whether one of `FIXED_PLAYERS` is meant, whatever folders have such a name.
+def is_built_in(description: str) -> bool:
+    """Whether a built-in player is meant; a folder of that name does not matter.
 
-    >>> is_fixed("random"), is_fixed("minimax:2"), is_fixed("runs/random")
+    >>> is_built_in("random"), is_built_in("minimax:2"), is_built_in("runs/random")
     (True, True, False)
     """
     return description in ("random", "perfect") or description.partition(":")[0] in _SEARCHERS
 
 
-def fixed_player(game: Game, description: str) -> Player | None:
-    """The player that one of `FIXED_PLAYERS` describes; None for anything else."""
-    kind, _, detail = description.partition(":")
+def built_in_player(game: Game, description: str) -> Player | None:
+    """The built-in player of that description; None for any other description."""
+    kind, _, depth = description.partition(":")
     if description == "random":
         return RandomPlayer()
     if description == "perfect":
         return PerfectPlayer(game)
-    if kind in _SEARCHERS:
-        searcher, deepest = _SEARCHERS[kind]
-        if detail not in map(str, range(1, deepest + 1)):
-            raise ConfigError(f"{description!r}: expected {kind}:DEPTH with a depth from 1 to {deepest}")
-        return searcher(game, int(detail))
-    return None
+    if kind not in _SEARCHERS:
+        return None
+    searcher, deepest = _SEARCHERS[kind]
+    if depth not in map(str, range(1, deepest + 1)):
+        raise ConfigError(f"{description!r}: expected {kind}:DEPTH with a depth from 1 to {deepest}")
+    return searcher(game, int(depth))

@@ -1,15 +1,15 @@
-"""Ratings with uncertainty, from how often each beat each.
+"""Ratings with uncertainty, from the scores of all pairs.
 
 The model is Bradley and Terry's (1952): A scores 1 / (1 + 10^((B - A) / 400)) against B. All ratings are
 fitted at once, as the most likely ones given all results and a wide Gaussian prior. Rating systems that
 update game by game (Elo, Glicko, OpenSkill) would be worse here, since agents that are kept do not change:
 
-- Order does not matter: the same counts give the same ratings, whoever reported first, so a run that was
+- Order does not matter: the same counts give the same ratings, in any order of reports, so a run that was
   resumed and one that was not agree, and so do any numbers of workers.
 - Uncertainty is joint: the covariance knows that two players are rated by the same third one, so that the
   difference of two ratings may be far surer than either of them.
 - Cycles do not shift it: where A beats B, B beats C and C beats A, all three stay equal, however often
-  they play; sequential updates favour whoever won last.
+  they play; sequential updates favour the latest winner.
 
 Deviations come from the curvature at the fitted point. They are too wide rather than too narrow where
 many games are drawn, since a draw counts as half a win and half a loss, and rough for a player who only
@@ -19,16 +19,16 @@ won or only lost: of that one the results merely say that it is far away.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from senju.errors import ConfigError
+from senju.opponents.score import Score
 
 ELO = 400.0 / math.log(10.0)  # points of one unit of log-odds
 PRIOR_DEVIATION = 700.0  # points; wide: a few games outweigh it
-ORIGIN = "random"  # whose rating is 0, where it is there
+ORIGIN = "random"  # this player's rating is 0, if it takes part
 _CLOSE_ENOUGH = 1e-10  # log-odds
 _MOST_STEPS = 100  # Newton's method takes about ten
 _LONGEST_STEP = 2.0  # log-odds: beyond, the curvature at the start says little
@@ -36,7 +36,7 @@ _LONGEST_STEP = 2.0  # log-odds: beyond, the curvature at the start says little
 
 @dataclass(frozen=True)
 class Rating:
-    """How strong a player is, in points: 400 more are odds of ten to one."""
+    """The strength of a player in points: 400 more are odds of ten to one."""
 
     name: str
     mean: float
@@ -44,44 +44,28 @@ class Rating:
     games: int
 
 
-class Ratings(Sequence[Rating]):
+class Ratings(tuple[Rating, ...]):
     """Ratings in the order of the names, and how they depend on each other."""
 
-    def __init__(self, ratings: Sequence[Rating], covariance: NDArray[np.float64]) -> None:
-        self._ratings = tuple(ratings)
-        self.covariance = covariance  # [player, player], points squared
-
-    @overload
-    def __getitem__(self, index: int) -> Rating: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Rating]: ...
-    def __getitem__(self, index: int | slice) -> Rating | Sequence[Rating]:
-        return self._ratings[index]
-
-    def __len__(self) -> int:
-        return len(self._ratings)
+    covariance: NDArray[np.float64]  # [player, player], points squared
 
     def difference(self, first: int, second: int) -> tuple[float, float]:
-        """How many points the first is ahead of the second, and the standard deviation of that."""
+        """The rating of the first minus that of the second, and its standard deviation."""
         cov = self.covariance
         variance = cov[first, first] + cov[second, second] - 2.0 * cov[first, second]
-        mean = self._ratings[first].mean - self._ratings[second].mean
+        mean = self[first].mean - self[second].mean
         return mean, math.sqrt(max(float(variance), 0.0))
 
     def probability_stronger(self, first: int, second: int) -> float:
-        """How sure it is that the first is stronger than the second."""
+        """The probability that the first is stronger than the second."""
         mean, deviation = self.difference(first, second)
         if deviation == 0.0:
             return 0.5
         return 0.5 * math.erfc(-mean / (deviation * math.sqrt(2.0)))
 
-    def expected_score(self, first: int, second: int) -> float:
-        """The share of points the first is expected to make against the second."""
-        return expected_score(self.difference(first, second)[0])
-
 
 def expected_score(points_ahead: float) -> float:
-    """What a player so many points ahead scores.
+    """The expected score of a player who is so many points ahead.
 
     >>> round(expected_score(400), 3)
     0.909
@@ -91,16 +75,16 @@ def expected_score(points_ahead: float) -> float:
 
 def fit_ratings(
     names: Sequence[str] | Mapping[int, str],
-    results: Mapping[tuple[int, int], Sequence[int]],
+    results: Mapping[tuple[int, int], Score],
     prior_deviation: float = PRIOR_DEVIATION,
 ) -> Ratings:
     """Rate the named players by wins, draws and losses of the first of each pair against the second.
 
-    Numbers in `results` are places in `names`, or its keys. Those without a name take part too, unlisted:
-    whoever left a pool still tells how strong those are that it met. `random` has the rating 0; where it
+    Numbers in `results` are places in `names`, or its keys. Players without a name are fitted too, but not
+    listed: games against them still inform the ratings of the others. `random` has the rating 0; where it
     is not among the names, their mean is 0.
 
-    >>> [round(rating.mean) for rating in fit_ratings(["random", "agent"], {(1, 0): (90, 0, 10)})]
+    >>> [round(rating.mean) for rating in fit_ratings(["random", "agent"], {(1, 0): Score(90, 0, 10)})]
     [0, 380]
     """
     named = dict(names) if isinstance(names, Mapping) else dict(enumerate(names))
@@ -114,23 +98,23 @@ def fit_ratings(
     deviations = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
     games = np.rint((scores + scores.T).sum(axis=1)).astype(np.int64)
     rows = zip(named.values(), means.tolist(), deviations.tolist(), games.tolist(), strict=False)
-    return Ratings([Rating(*row) for row in rows], covariance)
+    ratings = Ratings(Rating(*row) for row in rows)
+    ratings.covariance = covariance
+    return ratings
 
 
-def _score_matrix(
-    numbers: Sequence[int], results: Mapping[tuple[int, int], Sequence[int]]
-) -> NDArray[np.float64]:
+def _score_matrix(numbers: Sequence[int], results: Mapping[tuple[int, int], Score]) -> NDArray[np.float64]:
     """[player, other]: points of the player against the other."""
     places = {number: place for place, number in enumerate(numbers)}
     scores = np.zeros((len(numbers), len(numbers)))
-    for (first, second), (wins, draws, losses) in results.items():
-        if first == second or min(wins, draws, losses) < 0:
+    for (first, second), score in results.items():
+        if first == second or min(score) < 0:
             raise ConfigError(
-                f"results of {first} against {second}: {wins}, {draws}, {losses}; expected wins, draws and "
-                "losses, none negative, of two different players"
+                f"results of {first} against {second}: {score}; "
+                "expected counts from 0 on, of two different players"
             )
-        scores[places[first], places[second]] += wins + 0.5 * draws
-        scores[places[second], places[first]] += losses + 0.5 * draws
+        scores[places[first], places[second]] += score.points
+        scores[places[second], places[first]] += score.of_second().points
     return scores
 
 
@@ -174,7 +158,7 @@ def _curvature(
 
 
 def _relative_to_origin(names: Sequence[str]) -> NDArray[np.float64]:
-    """What turns strengths into ratings: only differences mean something, so that one point is free."""
+    """The matrix that turns strengths into ratings: only differences have a meaning, so one point is free."""
     size = len(names)
     if ORIGIN in names:
         origin = np.zeros(size)

@@ -1,46 +1,48 @@
-"""The table of opponents: draws who sits where when a game begins, and lets each play its seats.
+"""The table of opponents: draws an opponent for each seat when a game begins, and lets each play its seats.
 
-Whoever sits in a game stays until its end: the draw is part of the shard's state. The seats of one
-opponent are one batch, whatever games they are in. A rollout's new games draw from a menu of at most
-`in_play` opponents, so that a large pool costs no more than a small one.
+An opponent stays in its seat until the game ends: the draw is part of the shard's state. The seats of one
+opponent are one batch, whatever games they are in. A rollout's new games draw from at most `in_play` active
+opponents, so that a large pool costs no more than a small one.
 """
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic.dataclasses import dataclass
 
 from senju.collect.exploration import Acting
 from senju.collect.orders import NO_ORDERS, Orders
+from senju.collect.policy import Policy
 from senju.collect.seating import CURRENT, Failure, Others
-from senju.errors import OpponentError, UnknownNameError
+from senju.errors import OpponentError
 from senju.games.game import Game, Observations
 from senju.games.rows import Rows, Stream, first_allowed
 from senju.kernels import compiled, random_word, unit_interval
 from senju.models.model import Model
 from senju.models.weights import WeightBlock, Weights
 from senju.opponents.batches import Batches
-from senju.opponents.functions import load_player
-from senju.opponents.players import AgentPlayer, Player, Table, fixed_player
+from senju.opponents.functions import described_player
+from senju.opponents.players import AgentPlayer, Player, Table
 
-OPPONENT, MENU = int(Stream.OPPONENT), int(Stream.MENU)
+OPPONENT, ACTIVE = int(Stream.OPPONENT), int(Stream.MENU)
 
-_KEPT_MENUS = 4  # so many rollouts' opponents keep a network of their own, ready to be used again
+_READY_ROLLOUTS = 4  # the opponents of so many rollouts keep a network with their weights
 
 
 @dataclass(frozen=True)
 class OpponentSpec:
-    """A fixed opponent as plain data: a player by description, or an agent with its network.
+    """A fixed opponent: a player by description, or an agent with its network, whose weights are published.
 
-    An agent's weights lie in the place that the orders name.
+    `OpponentSpec(**plain)` and `dataclasses.asdict` turn it from and into plain data.
     """
 
     description: str
     model: dict[str, Any] | None = None
-    acting: dict[str, Any] = field(default_factory=dict)
+    acting: dict[str, Any] = field(default_factory=dict)  # of an agent: Acting
 
     @property
     def is_agent(self) -> bool:
@@ -50,12 +52,24 @@ class OpponentSpec:
 
 @dataclass(frozen=True)
 class TableSettings:
-    """How opponents are drawn, and how snapshots of the current policy play."""
+    """How opponents are drawn and play; `TableSettings(**plain)` also takes `fixed` as plain data."""
 
     fixed: tuple[OpponentSpec, ...] = ()
     in_play: int = 4
     self_share: float = 0.0  # of the games, played by the current policy in every seat
     epsilon: float = 0.05  # of opponents that play by action values
+
+
+@compiled
+def _draw(
+    seed: np.uint64, row: int, game: int, draw: int, stream: int, thresholds: NDArray[np.float64]
+) -> int:
+    """The index of one of the cumulated odds."""
+    chance = unit_interval(random_word(seed, row, game, draw, stream))
+    drawn = 0
+    while drawn < thresholds.shape[0] - 1 and thresholds[drawn] <= chance:
+        drawn += 1
+    return drawn
 
 
 @compiled
@@ -68,7 +82,7 @@ def _seat(
     current: int,
     seated: NDArray[np.int32],  # [row, seat]
 ) -> None:
-    """Seat the current policy in turn in each seat, and draw somebody for every other one."""
+    """Seat the current policy in each seat in turn, and draw an opponent for every other seat."""
     num_seats = seated.shape[1]
     for row in range(clock.shape[0]):
         if clock[row]["step"] != 0:
@@ -80,51 +94,38 @@ def _seat(
             continue
         own = (int(number) + int(game)) % num_seats
         for seat in range(num_seats):
-            if seat == own:
-                continue
-            chance = unit_interval(random_word(seed, number, game, seat + 1, OPPONENT))
-            drawn = 0
-            while drawn < ids.shape[0] - 1 and thresholds[drawn] <= chance:
-                drawn += 1
-            seated[row, seat] = ids[drawn]
+            if seat != own:
+                seated[row, seat] = ids[_draw(seed, number, game, seat + 1, OPPONENT, thresholds)]
 
 
 @compiled
-def _draw_menu(
-    seed: np.uint64,
-    row: int,
-    version: int,
-    thresholds: NDArray[np.float64],
-    menu: NDArray[np.int64],
+def _draw_active(
+    seed: np.uint64, row: int, version: int, thresholds: NDArray[np.float64], active: NDArray[np.int64]
 ) -> None:
-    """Independent draws by the odds: choosing any of them with equal chances keeps the odds."""
-    for index in range(menu.shape[0]):
-        chance = unit_interval(random_word(seed, row, version, index, MENU))
-        drawn = 0
-        while drawn < thresholds.shape[0] - 1 and thresholds[drawn] <= chance:
-            drawn += 1
-        menu[index] = drawn
+    """Draw active opponents independently by the odds: games that choose among them evenly keep the odds."""
+    for index in range(active.shape[0]):
+        active[index] = _draw(seed, row, version, index, ACTIVE, thresholds)
 
 
 class _Substitute(AgentPlayer):
-    """A network that plays for one opponent after another, with the weights of each."""
+    """A network that plays for one opponent after another; `load` takes the next one's weights."""
 
     def __init__(self, game: Game, model: Model, acting: Acting, epsilon: float) -> None:
         super().__init__(game, model, "", temperature=1.0, acting=acting, epsilon=epsilon)
         self._block = WeightBlock(model)
 
-    def stand_in(self, name: str, weights: Weights) -> None:
-        """Play for another from now on."""
+    def load(self, name: str, weights: Weights) -> None:
         self.name = name
         self._block.write(weights)
 
 
 class OpponentTable(Others):
-    """The opponents of one worker: fixed ones, and snapshots whose weights it takes when they are needed.
+    """The opponents of one worker: fixed ones, and snapshots whose weights are loaded when they are needed.
 
-    `models` are a network of the current policy's kind, and one for each fixed agent in turn: copies of
-    them take the weights. The copies for snapshots are few, however large the pool is: they go from those
-    that have not been in play for longest to those that are.
+    Copies of the networks of `policies` play for snapshots, and copies of `fixed_models` for the fixed
+    agents. A snapshot holds the weights of all policies; with one policy for each seat it plays each seat
+    with that seat's network. The copies for snapshots are few, however large the pool is: those that were
+    idle for longest are used again.
     """
 
     def __init__(
@@ -132,33 +133,39 @@ class OpponentTable(Others):
         game: Game,
         num_rows: int,
         settings: TableSettings,
-        models: Sequence[Model],
-        acting: Acting,
+        policies: Sequence[Policy],
+        fixed_models: Sequence[Model],
         weights_at: Callable[[int], Weights],
     ) -> None:
         self.game, self.settings = game, settings
-        self._models, self._acting, self._weights_at = models, acting, weights_at
+        self._policies, self._weights_at = policies, weights_at
+        sizes = [WeightBlock(policy.model).num_bytes for policy in policies]
+        ends = np.cumsum(sizes).tolist()
+        self._parts = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+        agents = [number for number, spec in enumerate(settings.fixed, start=1) if spec.is_agent]
+        self._fixed_models = dict(zip(agents, fixed_models, strict=False))  # by the agent's number
         self._fixed: dict[int, Player] = {}
-        self._snapshots: dict[int, _Substitute] = {}  # those that played last are last
-        self._idle: list[_Substitute] = []
+        self._snapshots: dict[int, dict[int, _Substitute]] = {}  # by policy; those that played last are last
+        self._idle: list[list[_Substitute]] = [[] for _ in policies]
         self._orders = NO_ORDERS
         self._ids = np.zeros(0, np.int32)
         self._thresholds = np.zeros(0)
         self._failures: list[Failure] = []
         self._broken: set[int] = set()  # in this rollout
-        self._batches = Batches(game, num_rows)
+        self._batches = Batches(game, num_rows, by_seat=len(policies) > 1)
 
     def begin(self, orders: Orders, rows: Rows) -> None:
-        """Forget who left or was not needed for long, and write the menu for new games."""
         self._orders = orders
         self._broken.clear()
-        unneeded = max(0, len(self._snapshots) - _KEPT_MENUS * self.settings.in_play)
+        unneeded = max(0, len(self._snapshots) - _READY_ROLLOUTS * self.settings.in_play)
         longest_idle = list(self._snapshots)[:unneeded]
         for number in {*longest_idle, *self._snapshots.keys() - set(orders.ids)}:
-            self._idle.append(self._snapshots.pop(number))
-        self._write_menu(rows)
+            for policy, player in self._snapshots.pop(number).items():
+                self._idle[policy].append(player)
+        self._choose_active(rows)
 
-    def _write_menu(self, rows: Rows) -> None:
+    def _choose_active(self, rows: Rows) -> None:
+        """Choose the opponents that new games may draw."""
         orders, in_play = self._orders, self.settings.in_play
         drawn = [
             (number, odds)
@@ -169,13 +176,12 @@ class OpponentTable(Others):
         odds = np.array([odds for _, odds in drawn])
         self._thresholds = np.cumsum(odds) / odds.sum() if drawn else odds
         if len(drawn) > in_play:
-            menu = np.zeros(in_play, np.int64)
-            _draw_menu(rows.seed, int(rows.clock[0]["row"]), orders.version, self._thresholds, menu)
-            self._ids = self._ids[menu]
+            active = np.zeros(in_play, np.int64)
+            _draw_active(rows.seed, int(rows.clock[0]["row"]), orders.version, self._thresholds, active)
+            self._ids = self._ids[active]
             self._thresholds = np.arange(1, in_play + 1) / in_play
 
     def seat(self, rows: Rows, seated: NDArray[np.int32]) -> None:
-        """Draw for each game that begins."""
         share = self.settings.self_share
         _seat(rows.clock, rows.seed, self._ids, self._thresholds, share, CURRENT, seated)
 
@@ -187,12 +193,11 @@ class OpponentTable(Others):
         seated: NDArray[np.int32],
         actions: NDArray[np.int32],
     ) -> NDArray[np.int64] | None:
-        """Let each opponent decide for all its seats at once."""
         flat = actions.reshape(-1)
         failed: list[NDArray[np.int64]] = []
         for number, place, part in self._batches.fill(rows, observations, seats, seated):
             positions = self._batches.positions(part)
-            player = self._player(number)
+            player = self._player(number, place)
             if player is None:
                 failed.append(positions)
                 continue
@@ -211,41 +216,41 @@ class OpponentTable(Others):
         positions: NDArray[np.int64],
         actions: NDArray[np.int32],
     ) -> NDArray[np.int64]:
-        """Somebody has to move where no answer came; which move it is has no consequence."""
-        self._write_menu(rows)
+        """Play the first legal move where no answer came; these games have no result."""
+        self._choose_active(rows)
         those = np.unique(positions // actions.shape[1])
         first = np.zeros_like(actions)
         first_allowed(observations.legal, those, first)
         actions.reshape(-1)[positions] = first.reshape(-1)[positions]
         return those
 
-    def _player(self, number: int) -> Player | None:
-        """Whoever has that number; None where nobody does.
+    def _player(self, number: int, place: int) -> Player | None:
+        """The opponent with that number, in a place; None if it is gone.
 
-        That happens to a shard that was set aside and is played again by a resumed run: what it met may be
-        gone.
+        That happens to a shard that was set aside and is played again by a resumed run.
         """
         if number <= len(self.settings.fixed):
             if number not in self._fixed:
                 self._fixed[number] = self._new_fixed(number)
             return self._fixed[number]
-        player = self._snapshots.pop(number, None)
-        if player is None:
+        players = self._snapshots.pop(number, {})
+        policy = place if len(self._policies) > 1 else 0
+        if policy not in players:
             if number not in self._orders.ids:
                 return None
-            player = self._idle.pop() if self._idle else self._substitute(self._models[0], self._acting)
-            player.stand_in(f"snapshot {number}", self._weights_of(number))
-        self._snapshots[number] = player  # the last now
-        return player
+            idle = self._idle[policy]
+            player = idle.pop() if idle else self._substitute(*self._policies[policy])
+            player.load(f"snapshot {number}", self._weights_of(number)[self._parts[policy]])
+            players[policy] = player
+        self._snapshots[number] = players  # now the last
+        return players[policy]
 
     def _new_fixed(self, number: int) -> Player:
-        fixed = self.settings.fixed
-        spec = fixed[number - 1]
+        spec = self.settings.fixed[number - 1]
         if not spec.is_agent:
             return described_player(self.game, spec.description)
-        model = self._models[1 + sum(other.is_agent for other in fixed[: number - 1])]
-        player = self._substitute(model, Acting(**spec.acting))
-        player.stand_in(spec.description, self._weights_of(number))
+        player = self._substitute(self._fixed_models[number], Acting(**spec.acting))
+        player.load(spec.description, self._weights_of(number))
         return player
 
     def _substitute(self, model: Model, acting: Acting) -> _Substitute:
@@ -262,14 +267,5 @@ class OpponentTable(Others):
         self._failures.append(Failure(number, player.name, row, game, step, str(error)))
 
     def take_failures(self) -> list[Failure]:
-        """Who failed since the last call."""
         taken, self._failures = self._failures, []
         return taken
-
-
-def described_player(game: Game, description: str) -> Player:
-    """A player that needs nothing but its description."""
-    player = fixed_player(game, description) or load_player(game, description)
-    if player is None:
-        raise UnknownNameError(f"unknown opponent {description!r}")
-    return player

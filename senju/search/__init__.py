@@ -1,1 +1,1 @@
-"""Search: PUCT over any game of two seats in turn, with batched evaluation."""
+"""Search (puct.py): PUCT over any game of two seats in turn, with batched evaluation."""

@@ -1,4 +1,4 @@
-"""How the tree grows, one batch of positions at a time."""
+"""Grows the tree by one batch of positions at a time."""
 
 from collections.abc import Callable
 from typing import NoReturn
@@ -6,76 +6,56 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from senju.collect.rollout import Actor
+from senju.collect.actor import Actor
 from senju.errors import GameContractError, ModelError, NoLegalActionError
-from senju.games.game import Game, Observations, Outcomes, States
+from senju.games.game import Game, Outcomes, first_rows
 from senju.models.model import Model
-from senju.search.descent import select
-from senju.search.growth import (
-    BAD_PRIORS,
-    BAD_REWARD,
-    BAD_VALUE,
-    NO_MOVES,
-    add_ends,
-    back_up,
-    expand,
-)
-from senju.search.replay import Replay
+from senju.search.descent import SelectionSettings, select
+from senju.search.growth import BAD_PRIORS, BAD_REWARD, BAD_VALUE, NO_MOVES, add_ends, back_up, expand
+from senju.search.replay import MoveReplay
 from senju.search.settings import SearchConfig
-from senju.search.tree import INNER, Tree, plant
+from senju.search.tree import INNER, Tree, start_tree
 from senju.timing import StageClock
 
 
 class Grower:
-    """Chooses leaves, evaluates them as one batch of fixed shape, and counts what they are worth.
+    """Selects leaves, evaluates them as one batch, and backs up their values.
 
-    The shape is fixed because another one may round differently; rows that nobody needs are zero.
+    The batch has a fixed shape, since another shape may round differently; unused rows are zero.
     """
 
     def __init__(self, game: Game, model: Model, config: SearchConfig, tree: Tree, clock: StageClock) -> None:
         size = config.batch_size
         self.game, self.config, self.tree, self.clock = game, config, tree, clock
-        self._actor, self._replay = Actor(game, model, size), Replay(game, size)
+        self._actor, self.replay = Actor(game, model, size), MoveReplay(game, size)
         self._observations = game.new_observations(size)
-        # views are made once: they would be made for every batch
-        self._seen = [_first(self._observations, count) for count in range(size + 1)]
+        self._seen = [first_rows(self._observations, count) for count in range(size + 1)]
+        self._selection = SelectionSettings(
+            config.exploration, config.exploration_base, config.first_play, config.virtual_loss
+        )
         self._leaves, self._collisions = np.zeros(size, np.int32), np.zeros(size, np.int32)
         self._results = np.zeros(size)
 
-    def begin(self, root: States) -> None:
-        """The tree's root is this position, one row."""
-        self._replay.begin(root)
-
-    def plant(self) -> None:
+    def evaluate_root(self) -> None:
         """Evaluate the root of an empty tree."""
-        plant(self.tree.nodes, self.tree.sizes)
+        start_tree(self.tree.nodes, self.tree.sizes)
         self._leaves[0] = 0
         self._evaluate(1, 0)
 
     def grow(self, most: int) -> int:
-        """Add one batch of positions to the tree, at most so many; return how many."""
-        tree, config = self.tree, self.config
-        wanted = min(config.batch_size, most)
+        """Add one batch of at most `most` positions to the tree; return their number."""
+        tree, wanted = self.tree, min(self.config.batch_size, most)
         num_leaves, num_collisions = select(
-            tree.nodes,
-            tree.edges,
-            tree.sizes,
-            wanted,
-            config.exploration,
-            config.exploration_base,
-            config.first_play,
-            config.virtual_loss,
-            self._leaves,
-            self._collisions,
+            tree.nodes, tree.edges, tree.sizes, wanted, self._selection, self._leaves, self._collisions
         )
         self.clock.lap("select")
         self._evaluate(num_leaves, num_collisions)
         return num_leaves
 
     def look_ahead(self, is_stopped: Callable[[], bool] | None = None) -> None:
-        """Try the moves of positions that were too far from the root before it moved, the nearest first.
+        """Check the moves of positions near the root for ending the game, the nearest positions first.
 
-        What is left when the search is stopped stays untried.
+        These positions were too deep before the root moved. A stopped search leaves the rest untried.
         """
         nodes, size = self.tree.nodes[: self.tree.num_nodes], self.config.batch_size
         near = (nodes["kind"] == INNER) & ~nodes["is_tried"] & (nodes["depth"] < self.config.look_ahead)
@@ -85,17 +65,17 @@ class Grower:
             if is_stopped is not None and is_stopped():
                 break
             some = untried[start : start + size]
-            self._replay.reach(self.tree.nodes, some, self.tree.depth)
+            self.replay.reach(self.tree.nodes, some, self.tree.depth)
             self._try_moves(some)
         self.clock.lap("try")
 
     def _evaluate(self, num_leaves: int, num_collisions: int) -> None:
-        """Make nodes of the chosen leaves and back up what they are worth."""
+        """Expand the selected leaves and back up their values."""
         tree, leaves, seen = self.tree, self._leaves[:num_leaves], self._seen[num_leaves]
-        outcomes = self._replay.reach(tree.nodes, leaves, tree.depth)
+        outcomes = self.replay.reach(tree.nodes, leaves, tree.depth)
         self.clock.lap("replay")
-        self.game.observe(self._replay.rows[num_leaves], seen)
-        self._observations.observation[num_leaves:] = 0  # rows that nobody uses are the same each time
+        self.game.observe(self.replay.rows[num_leaves], seen)
+        self._observations.observation[num_leaves:] = 0  # unused rows are the same each time
         self.clock.lap("observe")
         logits, values = self._actor.evaluate(self._observations.observation)
         self.clock.lap("evaluate")
@@ -118,9 +98,9 @@ class Grower:
         if logits.shape[1] != self.game.num_actions:
             raise ModelError(
                 f"the model gives {logits.shape[1]} logits for the {self.game.num_actions} actions of "
-                f"{self.game.name}; it is of another game"
+                f"{self.game.name}; use a model of this game"
             )
-        # the tree keeps room for a batch of positions with every move legal; a kernel would not notice
+        # the tree has room for a batch of positions with every move legal; the kernel does not check
         assert tree.num_edges + len(leaves) * self.game.num_actions <= len(tree.edges)
         verdict, where = expand(
             tree.nodes, tree.edges, tree.sizes, leaves, *outcomes, logits, values,
@@ -130,18 +110,18 @@ class Grower:
             self._refuse(verdict, int(leaves[where]))
 
     def _try_moves(self, leaves: NDArray[np.int32]) -> None:
-        """Find the ends of the game among the moves of those leaves that are near the root."""
+        """Add the moves that end the game to the leaves that are near the root."""
         tree = self.tree
         for row, index in enumerate(leaves.tolist()):
             node = tree.nodes[index]
             if node["kind"] != INNER or node["depth"] >= self.config.look_ahead:
                 continue
             first, last = node["first_edge"] + node["num_opened"], node["first_edge"] + node["num_edges"]
-            if first == last:  # of a kept tree: all its moves are children already
+            if first == last:  # in a kept tree: all moves have children already
                 node["is_tried"] = True
                 continue
             actions = np.ascontiguousarray(tree.edges["action"][first:last])
-            outcomes = self._replay.try_moves(row, actions)
+            outcomes = self.replay.try_moves(row, actions)
             if tree.num_nodes + np.count_nonzero(outcomes.terminated) > len(tree.nodes):
                 continue  # the tree is full: the moves stay untried
             ends = outcomes.rewards, outcomes.terminated
@@ -156,16 +136,13 @@ class Grower:
             index = int(node["parent"])
         where = f"{name}, after {' '.join(reversed(line))}" if line else f"{name}, at the root"
         if verdict == NO_MOVES and not line:
-            raise NoLegalActionError(f"{where}: the game is over; there is nothing to search")
+            raise NoLegalActionError(f"{where}: the game is over; no move can be searched")
         if verdict in (BAD_VALUE, BAD_PRIORS):
             what = "value" if verdict == BAD_VALUE else "policy"
             raise ModelError(f"{where}: the network's {what} is not finite; the weights are damaged")
         if verdict == BAD_REWARD:
             raise GameContractError(
-                f"{where}: the game pays before its end, or more than 1; search cannot count with that"
+                f"{where}: the game gives a reward before its end, or one above 1; search needs one from "
+                "-1 to 1 at the end"
             )
-        raise GameContractError(f"{where}: no action is legal, and yet the game has not ended")
-
-
-def _first(seen: Observations, count: int) -> Observations:
-    return Observations(seen.observation[:count], seen.legal[:count], seen.seats[:count])
+        raise GameContractError(f"{where}: no action is legal, but the game has not ended")

@@ -1,4 +1,4 @@
-"""The way up: leaves become nodes, and what they are worth is counted at all their ancestors."""
+"""Expansion and backup: evaluated leaves get edges, and their values are added to all ancestors."""
 
 import math
 
@@ -6,21 +6,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.kernels import ONE, WORD_BITS, ZERO, compiled, count_allowed, log_normaliser, trailing_zeros
-from senju.search.proofs import prove_upwards, within
+from senju.search.proofs import clip_to_bounds, prove_upwards
 from senju.search.tree import (
     ENDED,
     INNER,
     NUM_EDGES,
     Edges,
     Nodes,
-    Sizes,
-    bring_forward,
+    TreeSizes,
+    move_best_prior_first,
     new_node,
     swap_edges,
 )
 
-# Evaluations that are no results of a game stay below a win: nothing is proven by them.
-ALMOST_WON = 1.0 - 2.0**-10
+ALMOST_WON = (
+    1.0 - 2.0**-10
+)  # the largest value that the network can give; only the end of a game proves a win
 
 EXPANDED, NO_MOVES, BAD_VALUE, BAD_PRIORS, BAD_REWARD = 0, 1, 2, 3, 4  # verdicts of `expand`
 
@@ -32,9 +33,9 @@ def _end(node: np.void, value: float) -> None:
 
 @compiled
 def _add_edges(
-    node: np.void, edges: Edges, sizes: Sizes, scores: NDArray[np.float32], legal: NDArray[np.uint64]
+    node: np.void, edges: Edges, sizes: TreeSizes, scores: NDArray[np.float32], legal: NDArray[np.uint64]
 ) -> bool:
-    """A node's edges with the policy's probabilities over legal moves; False where there are none."""
+    """Add a node's edges with the policy's probabilities of legal moves; False if these are not finite."""
     normaliser = log_normaliser(scores, legal)
     if np.isnan(normaliser):
         return False
@@ -47,14 +48,14 @@ def _add_edges(
             edge = edges[position]
             action = word * WORD_BITS + int(trailing_zeros(bits))
             edge["action"], edge["child"] = action, -1
-            # all logits at minus infinity say nothing: any move
+            # all logits are minus infinity: uniform
             edge["prior"] = math.exp(scores[action] - normaliser) if normaliser > -np.inf else 1.0 / num_edges
             position += 1
             bits &= bits - ONE
     sizes[NUM_EDGES] = position
     node["first_edge"], node["num_edges"], node["num_opened"] = first, num_edges, 0
     node["kind"] = INNER
-    bring_forward(edges, first, 0, num_edges)
+    move_best_prior_first(edges, first, 0, num_edges)
     return True
 
 
@@ -62,21 +63,21 @@ def _add_edges(
 def expand(
     nodes: Nodes,
     edges: Edges,
-    sizes: Sizes,
+    sizes: TreeSizes,
     leaves: NDArray[np.int32],
-    rewards: NDArray[np.float32],  # [row, seat] and so on: what the move to the leaf led to
+    rewards: NDArray[np.float32],  # [row, seat], outcomes of the move to the leaf
     terminated: NDArray[np.bool_],
     truncated: NDArray[np.bool_],
-    logits: NDArray[np.float32],  # [row, action] and so on: what the network and the game say of the leaf
+    logits: NDArray[np.float32],  # [row, action], evaluation of the leaf
     values: NDArray[np.float32],
     legal: NDArray[np.uint64],
     seats: NDArray[np.int8],
     results: NDArray[np.float64],  # [row], written: the value to back up, seat 0's
 ) -> tuple[int, int]:
-    """Make nodes of the leaves; return a verdict and the row it is about.
+    """Expand the leaves; return a verdict and its row.
 
-    A finished game counts what it paid. A truncated one counts what the network makes of its last
-    position, as it does when learning, and is not played on. There must be room for the edges.
+    A terminated game has its reward as value; a truncated one has the network's value of its last
+    position, as in training, and gets no edges. There must be room for the edges.
     """
     for row in range(leaves.shape[0]):
         node, seat = nodes[leaves[row]], seats[row, 0]
@@ -107,12 +108,12 @@ def expand(
 def add_ends(
     nodes: Nodes,
     edges: Edges,
-    sizes: Sizes,
+    sizes: TreeSizes,
     index: int,
     rewards: NDArray[np.float32],  # [row, seat], of the unopened edges in their order
     terminated: NDArray[np.bool_],
 ) -> bool:
-    """Open those moves of a node that end the game, all having been tried; False where one pays too much."""
+    """Add children for the moves of a node that end the game; False if a reward is above 1."""
     node = nodes[index]
     first = node["first_edge"]
     num_opened = node["num_opened"]
@@ -127,7 +128,7 @@ def add_ends(
             node["num_opened"] += 1
     node["is_tried"] = True
     if node["num_opened"] < node["num_edges"]:
-        bring_forward(edges, first, node["num_opened"], node["num_edges"])
+        move_best_prior_first(edges, first, node["num_opened"], node["num_edges"])
     prove_upwards(nodes, edges, index)
     return True
 
@@ -140,10 +141,10 @@ def back_up(
     results: NDArray[np.float64],  # [row]
     collisions: NDArray[np.int32],
 ) -> None:
-    """Count the leaves' values at all their ancestors; what is on its way no longer is.
+    """Add the leaves' values to all their ancestors, and remove their pending visits.
 
-    On its way up a value is held within what is proven: a mover who is sure of a draw is not
-    charged for worse moves.
+    The value is clipped to each node's proven bounds: a mover with a guaranteed draw does not lose value
+    by exploring worse moves.
     """
     for row in range(leaves.shape[0]):
         index, value = leaves[row], results[row]
@@ -151,7 +152,7 @@ def back_up(
             prove_upwards(nodes, edges, nodes[index]["parent"])
         while index >= 0:
             node = nodes[index]
-            value = within(value, node, 1.0)
+            value = clip_to_bounds(value, node, 1.0)
             node["total"] += value
             node["visits"] += 1
             node["pending"] -= 1
@@ -164,11 +165,11 @@ def back_up(
 
 
 @compiled
-def mix_priors(nodes: Nodes, edges: Edges, share: float, noise: NDArray[np.float64]) -> None:
+def mix_noise(nodes: Nodes, edges: Edges, share: float, noise: NDArray[np.float64]) -> None:
     """Mix noise [edge] into the root's priors."""
     first, num_edges = nodes[0]["first_edge"], nodes[0]["num_edges"]
     for offset in range(num_edges):
         prior = edges[first + offset]["prior"]
         edges[first + offset]["prior"] = (1.0 - share) * prior + share * noise[offset]
     if nodes[0]["num_opened"] < num_edges:
-        bring_forward(edges, first, nodes[0]["num_opened"], num_edges)
+        move_best_prior_first(edges, first, nodes[0]["num_opened"], num_edges)

@@ -1,8 +1,8 @@
-"""What is proven of positions: bounds of their values, and how they spread through the tree.
+"""Proven bounds of positions' values, and how they propagate through the tree.
 
-The end of a game is exact; a node's bounds follow from its children's (Cazenave and Saffidine 2010,
-"Score Bounded Monte-Carlo Tree Search"). A move that cannot be better than what its mover is sure of
-already is not looked at again, and a position whose bounds meet is solved.
+The end of a game has an exact value; a node's bounds follow from its children's (Cazenave and Saffidine
+2010, "Score Bounded Monte-Carlo Tree Search"). A move that cannot beat the mover's guaranteed value is not
+visited again, and a position whose bounds meet is solved.
 """
 
 import numpy as np
@@ -12,24 +12,24 @@ from senju.search.tree import Edges, Nodes
 
 
 @compiled
-def within(value: float, node: np.void, sign: float) -> float:
-    """A value for the seat that `sign` stands for, held within what is proven of the node."""
+def clip_to_bounds(value: float, node: np.void, sign: float) -> float:
+    """A value clipped to the node's proven bounds; `sign` is 1 for seat 0's values, -1 for seat 1's."""
     one, other = sign * node["lower"], sign * node["upper"]
     return float(min(max(value, min(one, other)), max(one, other)))
 
 
 @compiled
 def value_of(node: np.void, sign: float, virtual_loss: float) -> float:
-    """A node's mean value for that seat; visits on their way count as losses by the share `virtual_loss`."""
+    """A node's mean value for that seat; each pending visit counts as `virtual_loss` losses."""
     visits = node["visits"] + node["pending"]
-    # no visit at all: opened by trying moves, which proved it
+    # no visits: the look-ahead opened and proved it
     mean = (sign * node["total"] - virtual_loss * node["pending"]) / visits if visits else 0.0
-    return within(mean, node, sign)
+    return clip_to_bounds(mean, node, sign)
 
 
 @compiled
 def can_improve(child: np.void, node: np.void) -> bool:
-    """Whether a child may turn out better for the mover than what the mover is sure of already."""
+    """Whether a child's value may exceed the mover's guaranteed value."""
     if node["seat"] == 0:
         return bool(child["upper"] > node["lower"])
     return bool(child["lower"] < node["upper"])
@@ -37,18 +37,18 @@ def can_improve(child: np.void, node: np.void) -> bool:
 
 @compiled
 def proven_choice(nodes: Nodes, edges: Edges, index: int) -> int:
-    """The edge that is sure to get what the mover is sure of: the quickest win, else the longest way.
+    """The edge with the mover's guaranteed value: the shortest win, else the longest draw or loss.
 
-    -1 where the mover is sure of nothing that one of its moves would prove.
+    -1 if no child is proven to have that value.
     """
     node = nodes[index]
-    sure = node["lower"] if node["seat"] == 0 else node["upper"]
-    is_won = sure > 0.0 if node["seat"] == 0 else sure < 0.0
+    guaranteed = node["lower"] if node["seat"] == 0 else node["upper"]
+    is_won = guaranteed > 0.0 if node["seat"] == 0 else guaranteed < 0.0
     best, best_distance, best_action = -1, 0, 0
     for offset in range(node["num_opened"]):
         edge = edges[node["first_edge"] + offset]
         child = nodes[edge["child"]]
-        if child["lower"] != sure or child["upper"] != sure:
+        if child["lower"] != guaranteed or child["upper"] != guaranteed:
             continue
         distance = child["distance"]
         is_better = distance < best_distance if is_won else distance > best_distance
@@ -58,11 +58,11 @@ def proven_choice(nodes: Nodes, edges: Edges, index: int) -> int:
 
 
 @compiled
-def _tighten(nodes: Nodes, edges: Edges, index: int) -> bool:
-    """Take over what the children's bounds prove; whether anything is new."""
+def _tighten_bounds(nodes: Nodes, edges: Edges, index: int) -> bool:
+    """Compute a node's bounds from its children's; return whether they changed."""
     node = nodes[index]
     is_first, is_open = node["seat"] == 0, node["num_opened"] < node["num_edges"]
-    # seat 0 takes the largest, seat 1 the smallest; of an unopened move nothing is known
+    # seat 0 takes the maximum, seat 1 the minimum; an unopened move may have any value
     lower = -1.0 if is_first or is_open else 1.0
     upper = 1.0 if is_open or not is_first else -1.0
     for position in range(node["first_edge"], node["first_edge"] + node["num_opened"]):
@@ -82,12 +82,12 @@ def _tighten(nodes: Nodes, edges: Edges, index: int) -> bool:
 
 @compiled
 def prove_upwards(nodes: Nodes, edges: Edges, index: int) -> None:
-    """Carry what is newly proven as far up as it matters.
+    """Update the bounds of a node and its ancestors, as far as they change.
 
-    The visits of a node whose value is now known count that value, here and at all its ancestors:
-    what they counted was a guess.
+    When a node is solved, all its visits count the exact value, here and at all ancestors, in place of
+    the estimates that were backed up before.
     """
-    while index >= 0 and _tighten(nodes, edges, index):
+    while index >= 0 and _tighten_bounds(nodes, edges, index):
         node = nodes[index]
         if node["lower"] == node["upper"]:
             change, above = node["visits"] * node["lower"] - node["total"], index

@@ -1,15 +1,14 @@
-"""PUCT search: a tree of positions, grown where policy and value promise most.
+"""PUCT search (Monte Carlo tree search with a policy and a value network).
 
     search = TreeSearch(game, model, SearchConfig(nodes=800))
-    snapshot = search.run(states)  # one row
-    game.step(states, [[snapshot.best]], outcomes)
+    result = search.run(states)  # one row
+    game.step(states, [[result.best]], outcomes)
     ...
-    search.advance([snapshot.best, reply])  # keeps what is known of the position after both moves
-    snapshot = search.run(states)
+    search.advance([result.best, reply])  # keeps the part of the tree after both moves
+    result = search.run(states)
 
-Works through the Game contract alone, for zero-sum games of two seats in turn that pay at their end.
-Without `advance`, the result depends on weights, state, settings and seed, and on nothing that ran
-before.
+Works with the Game contract alone, for zero-sum games of two seats that take turns, with rewards at the
+end only. Without `advance`, the result depends only on weights, state, settings and seed.
 """
 
 import hashlib
@@ -28,50 +27,50 @@ from senju.errors import ConfigError
 from senju.games.game import Game, States
 from senju.models.model import Model
 from senju.search.grower import Grower
-from senju.search.growth import mix_priors
-from senju.search.report import describe_root, follow
+from senju.search.growth import mix_noise
+from senju.search.report import best_line, describe_root
 from senju.search.settings import SearchConfig
 from senju.search.tree import INNER, Tree, find_edge
 from senju.timing import StageClock
 
-__all__ = ["RootMoves", "SearchConfig", "Snapshot", "Stop", "TreeSearch"]
+__all__ = ["RootMoves", "SearchConfig", "SearchResult", "StopReason", "TreeSearch"]
 
 logger = logging.getLogger(__name__)
 
-LONGEST_LINE = 256  # plies of a snapshot's line
+LONGEST_LINE = 256  # plies of a result's line
 
 
-class Stop(StrEnum):
+class StopReason(StrEnum):
     """Why a search ended."""
 
     NOT_YET = "not yet"
     NODES = "nodes"  # as many as asked for
     STOPPED = "stopped"  # by `is_stopped`
-    PROVEN = "proven"  # nothing is left to find out
+    PROVEN = "proven"  # the position is solved
     FULL = "full"  # the tree has max_tree_nodes, or takes max_tree_mib
 
 
 class RootMoves(NamedTuple):
-    """What is known of the root's legal moves, best first."""
+    """Statistics of the root's legal moves, best first."""
 
     actions: NDArray[np.int32]
     visits: NDArray[np.int64]
-    values: NDArray[np.float64]  # the mover's expectation, -1 to 1
+    values: NDArray[np.float64]  # the mover's, -1 to 1
     priors: NDArray[np.float32]
 
 
-class Snapshot(NamedTuple):
-    """What a search knows at one moment."""
+class SearchResult(NamedTuple):
+    """The result of a search, or of its progress so far."""
 
-    nodes: int  # new positions looked at
+    nodes: int  # new positions evaluated
     seconds: float
     depth: int  # plies of the longest line in the tree
-    value: float  # what the root's mover expects of the best move, -1 to 1
+    value: float  # the mover's, of the best move, -1 to 1
     best: int  # the action to play
-    line: list[int]  # what both sides are expected to play, beginning with `best`
+    line: list[int]  # the principal variation, starting with `best`
     moves: RootMoves
-    plies_to_end: int  # where the result is proven: plies after which the game is over; else 0
-    ended: Stop
+    plies_to_end: int  # plies until the game ends, if the value is proven; else 0
+    ended: StopReason
 
     @property
     def visits(self) -> dict[int, int]:
@@ -81,27 +80,25 @@ class Snapshot(NamedTuple):
 
     @property
     def is_proven(self) -> bool:
-        """Whether `value` is exact: perfect play leads to it (games cut short counting their estimate)."""
+        """Whether `value` is exact: the result of perfect play (truncated games count their estimate)."""
         return self.plies_to_end > 0
 
 
 class TreeSearch:
-    """Searches one position after another; keeps its tree between them where told to."""
+    """Searches one position after another; `advance` keeps the tree between them."""
 
     def __init__(self, game: Game, model: Model, config: SearchConfig | None = None, seed: int = 0) -> None:
         if game.num_seats != 2 or game.num_acting != 1 or not game.is_zero_sum:
-            raise ConfigError(f"search needs a zero-sum game of two seats in turn; {game.name} is not one")
+            raise ConfigError(
+                f"search needs a zero-sum game of two seats that take turns; {game.name} is not one"
+            )
         self.game, self.config, self.seed = game, config or SearchConfig(), seed
         self.clock = StageClock()  # where the time goes
-        self._tree = Tree(
-            self.config.max_tree_nodes,
-            self.config.max_tree_mib << 20,
-            game.num_actions,
-            self.config.batch_size,
-        )
+        max_nodes, max_bytes = self.config.max_tree_nodes, self.config.max_tree_mib << 20
+        self._tree = Tree(max_nodes, max_bytes, game.num_actions, self.config.batch_size)
         self._grower = Grower(game, model, self.config, self._tree, self.clock)
-        self._root = game.new_states(0)  # the tree's root; no row where there is no tree
-        self._is_kept = False  # `advance` was called: the next run may go on with the tree
+        self._root = game.new_states(0)  # the tree's root; no row if there is no tree
+        self._is_kept = False  # `advance` was called: the next run may continue with the tree
         self._is_mixed = False  # the root's priors have their noise
         self._chance = np.random.Generator(np.random.Philox(0))
 
@@ -112,53 +109,51 @@ class TreeSearch:
         *,
         nodes: int | None = None,
         is_stopped: Callable[[], bool] | None = None,
-        on_progress: Callable[[Snapshot], None] | None = None,
+        on_progress: Callable[[SearchResult], None] | None = None,
         seed: int | None = None,
-    ) -> Snapshot:
-        """Search the position in `states`, one row, with the history that it carries.
+    ) -> SearchResult:
+        """Search the position in `states`, one row.
 
-        `nodes` and `seed` stand in for the ones set; `nodes=0` searches until something else ends it.
-        The root is always evaluated. `is_stopped` is asked before each batch, and while a kept tree
-        is made ready; `on_progress` is called behind each. Raises NoLegalActionError where the game
-        is over.
+        `nodes` and `seed` override the settings; `nodes=0` searches until something else ends it. The
+        root is always evaluated. `is_stopped` is called before each batch, and during the look-ahead;
+        `on_progress` after each batch. Raises NoLegalActionError if the game is over.
         """
         started = perf_counter()
         self.clock.start()
         self._begin(states, self.seed if seed is None else seed)
         limit, count = self.config.nodes if nodes is None else nodes, 0
         if self._tree.num_nodes == 0:
-            self._grower.plant()
+            self._grower.evaluate_root()
             count += 1
         self._grower.look_ahead(is_stopped)
         self._mix_noise()
         while True:
             ended = self._reason_to_stop(count, limit)
-            if ended is Stop.NOT_YET and is_stopped is not None and is_stopped():
-                ended = Stop.STOPPED
-            if ended is not Stop.NOT_YET:
+            if ended is StopReason.NOT_YET and is_stopped is not None and is_stopped():
+                ended = StopReason.STOPPED
+            if ended is not StopReason.NOT_YET:
                 break
             room = self._tree.room
             count += self._grower.grow(min(limit - count, room) if limit else room)
             if on_progress is not None:
-                on_progress(self._report(count, started, Stop.NOT_YET))
-        if ended is Stop.FULL:
+                on_progress(self._result(count, started, StopReason.NOT_YET))
+        if ended is StopReason.FULL:
             logger.info(
-                "search ends early: its tree has %d nodes in %.1f MiB; max_tree_nodes=%d, max_tree_mib=%d",
+                "the search tree is full: %d nodes in %.1f MiB; max_tree_nodes=%d, max_tree_mib=%d",
                 self._tree.num_nodes,
                 self._tree.num_bytes / 2**20,
                 self.config.max_tree_nodes,
                 self.config.max_tree_mib,
             )
         self._root = states.copy()
-        return self._report(count, started, ended)
+        return self._result(count, started, ended)
 
     def advance(self, actions: Sequence[int], most_bytes: float = math.inf) -> int:
-        """Let the root be the position after these moves, and the next `run` go on with what is known of it.
+        """Make the position after these moves the root, and keep its part of the tree for the next `run`.
 
-        Returns how many visits that position has already; 0 where the tree does not reach it. No
-        moves at all: the next `run` goes on where the last one stopped. A `run` of another position
-        than the one reached begins anew. Where about more than `most_bytes` would have to be moved,
-        which takes its time, nothing is kept.
+        Returns the visits that this position has already; 0 if the tree does not reach it. With no moves,
+        the next `run` continues where the last one stopped. A `run` of any other position starts over.
+        Drops the tree if more than about `most_bytes` would have to be moved, which takes time.
         """
         if not len(self._root):
             return 0
@@ -173,15 +168,15 @@ class TreeSearch:
             self._forget()
             return 0
         if index > 0:
-            self._tree.cut_to(index)
+            self._tree.prune_to(index)
             self._is_mixed = False
         self._root, self._is_kept = states, True
         return int(self._tree.nodes[0]["visits"])
 
     def warm_up(self) -> None:
-        """Compile, or load from the cache, every kernel; then forget what was searched for it."""
-        snapshot = self.run(self.game.new_games(1), nodes=1 + self.config.batch_size)
-        self.advance([snapshot.best])
+        """Compile every kernel, or load it from the cache."""
+        result = self.run(self.game.new_games(1), nodes=1 + self.config.batch_size)
+        self.advance([result.best])
         self._forget()
         self.clock.take()
 
@@ -194,7 +189,7 @@ class TreeSearch:
         return int(tree.edges[node["first_edge"] + offset]["child"])
 
     def _bytes_below(self, index: int) -> float:
-        """About the memory of a node and what is below it: every visit but a few is a node."""
+        """The approximate memory of a node and its descendants: nearly every visit added a node."""
         tree = self._tree
         return tree.used_bytes * float(tree.nodes[index]["visits"] / tree.nodes[0]["visits"])
 
@@ -205,17 +200,19 @@ class TreeSearch:
     def _begin(self, states: States, seed: int) -> None:
         if states.shape != (1,) or states.dtype != self.game.state_dtype:
             raise ConfigError(
-                f"search takes one row of {self.game.name}'s states; got shape {states.shape} of "
-                f"{states.dtype.itemsize} bytes each"
+                f"expected one row of {self.game.name}'s states, got shape {states.shape} with "
+                f"{states.dtype.itemsize} bytes per row"
             )
         position = states.tobytes()
         if not self._is_kept or self._root.tobytes() != position:
             if self._is_kept:
-                logger.info("the position is not the one the tree was advanced to; search begins anew")
+                logger.info(
+                    "the position is not the one that the tree was advanced to; the search starts over"
+                )
             self._forget()
-        # until the search has ended there is no tree to go on with: an error may leave it half grown
+        # no tree to continue with until the search has ended: an error may leave it inconsistent
         self._root, self._is_kept = self.game.new_states(0), False
-        self._grower.begin(states)
+        self._grower.replay.begin(states)
         digest = int.from_bytes(hashlib.blake2b(position, digest_size=8).digest(), "little")
         self._chance = np.random.Generator(np.random.Philox(key=np.array([seed, digest], np.uint64)))
 
@@ -224,18 +221,18 @@ class TreeSearch:
         if config.noise > 0.0 and not self._is_mixed:
             num_edges = int(tree.nodes[0]["num_edges"])
             noise = self._chance.dirichlet(np.full(num_edges, config.noise_concentration / num_edges))
-            mix_priors(tree.nodes, tree.edges, config.noise, noise)
+            mix_noise(tree.nodes, tree.edges, config.noise, noise)
             self._is_mixed = True
 
-    def _reason_to_stop(self, count: int, limit: int) -> Stop:
+    def _reason_to_stop(self, count: int, limit: int) -> StopReason:
         root = self._tree.nodes[0]
         if root["lower"] == root["upper"]:
-            return Stop.PROVEN
+            return StopReason.PROVEN
         if limit and count >= limit:
-            return Stop.NODES
-        return Stop.FULL if self._tree.room <= 0 else Stop.NOT_YET
+            return StopReason.NODES
+        return StopReason.FULL if self._tree.room <= 0 else StopReason.NOT_YET
 
-    def _report(self, count: int, started: float, ended: Stop) -> Snapshot:
+    def _result(self, count: int, started: float, ended: StopReason) -> SearchResult:
         tree = self._tree
         root = tree.nodes[0]
         first, num_edges = int(root["first_edge"]), int(root["num_edges"])
@@ -248,12 +245,12 @@ class TreeSearch:
         moves = RootMoves(actions[order], visits[order], values[order], priors[order])
         chosen = int(moves.actions[0])
         is_proven = bool(root["lower"] == root["upper"])
-        if self.config.temperature > 0.0 and ended is not Stop.NOT_YET and not is_proven:
+        if self.config.temperature > 0.0 and ended is not StopReason.NOT_YET and not is_proven:
             chosen = self._draw(moves, is_worse[order])
         line = np.zeros(LONGEST_LINE, np.int32)
-        length = follow(tree.nodes, tree.edges, chosen, line)
+        length = best_line(tree.nodes, tree.edges, chosen, line)
         value = float(moves.values[moves.actions == chosen][0]) + 0.0  # a draw is 0, never -0
-        snapshot = Snapshot(
+        result = SearchResult(
             nodes=count,
             seconds=perf_counter() - started,
             depth=tree.depth,
@@ -265,10 +262,10 @@ class TreeSearch:
             ended=ended,
         )
         self.clock.lap("report")
-        return snapshot
+        return result
 
     def _draw(self, moves: RootMoves, is_worse: NDArray[np.bool_]) -> int:
-        """A move in proportion to visits ** (1 / temperature); none that is proven to be worse."""
+        """A random move with probability ∝ visits ** (1 / temperature); none that is proven to be worse."""
         weights = np.where(is_worse, 0, moves.visits if moves.visits.any() else moves.priors)
         if not weights.any():
             return int(moves.actions[0])

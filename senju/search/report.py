@@ -1,4 +1,4 @@
-"""What a tree says: the move to play, the line it expects, and all that is known of the root's moves."""
+"""Results of a tree: the move to play, the principal variation, and statistics of the root's moves."""
 
 import math
 
@@ -6,16 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.kernels import compiled
-from senju.search.proofs import can_improve, proven_choice, value_of, within
+from senju.search.proofs import can_improve, clip_to_bounds, proven_choice, value_of
 from senju.search.tree import INNER, Edges, Nodes, find_edge
 
 
 @compiled
 def _best_edge(nodes: Nodes, edges: Edges, index: int) -> int:
-    """The move to play from a node, counted from its first edge.
+    """The offset of the best move's edge.
 
-    The most visited one that may still be the best; what is proven instead, where that is more than
-    the most visited one promises; a move nobody has looked at before one that surely loses.
+    The most visited move that may still be best; the proven move if its value is larger; an unvisited
+    move rather than a proven loss.
     """
     node = nodes[index]
     sign = 1.0 if node["seat"] == 0 else -1.0
@@ -31,22 +31,22 @@ def _best_edge(nodes: Nodes, edges: Edges, index: int) -> int:
         is_equal = visits == best_visits and value == best_value
         if is_better or (is_equal and action < best_action):
             best, best_visits, best_value, best_action = offset, visits, value, action
-    sure = node["lower"] if sign > 0.0 else -node["upper"]
-    if best < 0 and node["num_opened"] < node["num_edges"] and sure <= -1.0:
+    guaranteed = node["lower"] if sign > 0.0 else -node["upper"]
+    if best < 0 and node["num_opened"] < node["num_edges"] and guaranteed <= -1.0:
         return int(node["num_opened"])
-    if proven >= 0 and (best < 0 or sure > best_value):
+    if proven >= 0 and (best < 0 or guaranteed > best_value):
         return proven
     return best if best >= 0 else 0
 
 
 @compiled
-def follow(nodes: Nodes, edges: Edges, first_action: int, line: NDArray[np.int32]) -> int:
-    """Write the line of best moves that begins with this action at the root; return its length."""
+def best_line(nodes: Nodes, edges: Edges, first_action: int, line: NDArray[np.int32]) -> int:
+    """Write the line of best moves that starts with this action at the root; return its length."""
     index, length = 0, 0
     while length < line.shape[0] and nodes[index]["kind"] == INNER:
         node = nodes[index]
         if length > 0 and node["num_opened"] == 0:
-            break  # nothing is known here but the priors
+            break  # only the priors are known here
         is_root = length == 0
         offset = find_edge(nodes, edges, 0, first_action) if is_root else _best_edge(nodes, edges, index)
         edge = edges[node["first_edge"] + offset]
@@ -65,11 +65,11 @@ def describe_root(
     first_play: float,
     visits: NDArray[np.int64],  # [edge] and so on, written
     values: NDArray[np.float64],  # the mover's
-    is_worse: NDArray[np.bool_],  # proven to be no better than what is sure
+    is_worse: NDArray[np.bool_],  # proven to be no better than the guaranteed value
 ) -> int:
-    """What is known of the root's moves, in the order of its edges; return the best one's edge.
+    """Write the statistics of the root's moves, in the order of its edges; return the best move's edge.
 
-    An unvisited move has the value at which the search would take it up.
+    An unvisited move has the value that selection gives it.
     """
     node = nodes[0]
     sign, mass = 1.0 if node["seat"] == 0 else -1.0, 0.0
@@ -80,7 +80,7 @@ def describe_root(
         mass += edge["prior"]
         visits[offset], values[offset] = child["visits"], value_of(child, sign, 0.0)
         is_worse[offset] = offset != best and not can_improve(child, node)
-    mean = within(sign * node["total"] / node["visits"], node, sign)
+    mean = clip_to_bounds(sign * node["total"] / node["visits"], node, sign)
     for offset in range(node["num_opened"], node["num_edges"]):
         visits[offset], values[offset], is_worse[offset] = 0, mean - first_play * math.sqrt(mass), False
     return best

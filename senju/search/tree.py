@@ -1,16 +1,15 @@
-"""The search tree: two arrays that fill up, and that are cut down to a part of themselves.
+"""The search tree: an array of nodes and an array of edges.
 
 A node is a position that was reached; an edge is a legal move of a node. Only visited positions are
-nodes, so a node costs 64 bytes and 12 more for each legal move. Values are seat 0's throughout: what
-is backed up is then the same number at every level, whoever is to move there.
+nodes, so a node takes 64 bytes plus 12 for each legal move. All values are seat 0's: the same number is
+backed up at every level, whichever seat is to move.
 
-The edges of a node that have been opened (have a child) stand in front. Behind them, the unopened edge
-with the largest prior stands first: an unvisited move is worth the same as the others but for its
-prior, so it is the only one of them that can be chosen. Selection thus looks at visited moves and one
-more, not at all legal ones, and nothing is ever sorted as a whole.
+The opened edges of a node (those with a child) come first. After them comes the unopened edge with the
+largest prior: unvisited moves differ only in their priors, so no other unvisited move can be selected.
+Selection therefore looks at the visited moves and one more, and never sorts.
 
-Both arrays have their full size from the beginning. A system commits memory only where it is written
-to, so that costs nothing, and no move ever waits for a large array to be copied into a larger one.
+Both arrays have their full size from the start. The system commits memory only when it is written to, so
+this costs nothing, and a growing tree is never copied.
 """
 
 import logging
@@ -23,8 +22,8 @@ from senju.kernels import compiled
 NODE = np.dtype(
     [
         ("total", np.float64),  # sum of the values backed up, seat 0's
-        ("lower", np.float64),  # seat 0 gets at least this
-        ("upper", np.float64),  # and at most this
+        ("lower", np.float64),  # proven bounds of seat 0's value
+        ("upper", np.float64),
         ("first_edge", np.int64),
         ("parent", np.int32),  # -1 at the root; always a smaller index than the node's own
         ("action", np.int32),  # that led here from the parent
@@ -32,11 +31,11 @@ NODE = np.dtype(
         ("num_opened", np.int32),
         ("visits", np.int32),
         ("depth", np.int32),  # plies below the root
-        ("pending", np.int16),  # visits on their way: chosen, not yet backed up
-        ("distance", np.int16),  # where the value is proven: plies to the end of the game
+        ("pending", np.int16),  # visits selected but not yet backed up
+        ("distance", np.int16),  # plies to the end of the game, once the value is proven
         ("seat", np.int8),  # to move
         ("kind", np.uint8),
-        ("is_tried", np.bool_),  # all its moves were tried for an end of the game
+        ("is_tried", np.bool_),  # all its moves were checked for ending the game
         ("spare", np.uint8),
     ],
     align=True,
@@ -45,18 +44,18 @@ EDGE = np.dtype([("action", np.int32), ("prior", np.float32), ("child", np.int32
 
 Nodes = NDArray[np.void]  # of NODE
 Edges = NDArray[np.void]  # of EDGE
-Sizes = NDArray[np.int64]
+TreeSizes = NDArray[np.int64]
 
 logger = logging.getLogger(__name__)
 
 PENDING, INNER, ENDED = 0, 1, 2  # kinds of a node; PENDING: not yet evaluated
-NUM_NODES, NUM_EDGES, DEPTH = 0, 1, 2  # places in a tree's sizes; DEPTH is that of the deepest node
-LEAST_BYTES = 1 << 20  # a machine that has no memory for such a tree cannot search
+NUM_NODES, NUM_EDGES, DEPTH = 0, 1, 2  # indices into a tree's sizes; DEPTH is that of the deepest node
+LEAST_BYTES = 1 << 20  # a machine without memory for so small a tree cannot search
 
 
 @compiled
-def new_node(nodes: Nodes, sizes: Sizes, parent: int, action: int, depth: int) -> int:
-    """Add a node that waits for its evaluation."""
+def new_node(nodes: Nodes, sizes: TreeSizes, parent: int, action: int, depth: int) -> int:
+    """Add a node without its evaluation."""
     index = sizes[NUM_NODES]
     sizes[NUM_NODES] += 1
     sizes[DEPTH] = max(sizes[DEPTH], depth)
@@ -70,16 +69,16 @@ def new_node(nodes: Nodes, sizes: Sizes, parent: int, action: int, depth: int) -
 
 
 @compiled
-def plant(nodes: Nodes, sizes: Sizes) -> None:
-    """Begin a tree: a root that waits for its evaluation."""
+def start_tree(nodes: Nodes, sizes: TreeSizes) -> None:
+    """Start a tree: a root without its evaluation."""
     sizes[:] = 0
     new_node(nodes, sizes, -1, -1, 0)
     nodes[0]["pending"] = 1
 
 
 @compiled
-def bring_forward(edges: Edges, first: int, num_opened: int, num_edges: int) -> None:
-    """Let the unopened edge with the largest prior (then the lowest action) stand behind the opened ones."""
+def move_best_prior_first(edges: Edges, first: int, num_opened: int, num_edges: int) -> None:
+    """Put the unopened edge with the largest prior (then the lowest action) right after the opened ones."""
     front = first + num_opened
     best = front
     for position in range(front + 1, first + num_edges):
@@ -92,7 +91,7 @@ def bring_forward(edges: Edges, first: int, num_opened: int, num_edges: int) -> 
 
 @compiled
 def swap_edges(edges: Edges, one: int, other: int) -> None:
-    """Let two edges change places."""
+    """Swap two edges."""
     a, b = edges[one], edges[other]
     a["action"], b["action"] = b["action"], a["action"]
     a["prior"], b["prior"] = b["prior"], a["prior"]
@@ -101,7 +100,7 @@ def swap_edges(edges: Edges, one: int, other: int) -> None:
 
 @compiled
 def find_edge(nodes: Nodes, edges: Edges, index: int, action: int) -> int:
-    """An action's edge, counted from the node's first; -1 where it has none."""
+    """The offset of an action's edge from the node's first edge; -1 if there is none."""
     first = nodes[index]["first_edge"]
     for offset in range(nodes[index]["num_edges"]):
         if edges[first + offset]["action"] == action:
@@ -110,22 +109,22 @@ def find_edge(nodes: Nodes, edges: Edges, index: int, action: int) -> int:
 
 
 @compiled
-def _mark(nodes: Nodes, num_nodes: int, root: int, places: NDArray[np.int32]) -> None:
+def _number_kept_nodes(nodes: Nodes, num_nodes: int, root: int, new_index: NDArray[np.int32]) -> None:
     """Write the new index of every node below `root`, -1 for the others."""
     num_kept = 0
-    places[:root] = -1
+    new_index[:root] = -1
     for index in range(root, num_nodes):
         parent = nodes[index]["parent"]  # has a smaller index
-        if index == root or (parent >= root and places[parent] >= 0):
-            places[index] = num_kept
+        if index == root or (parent >= root and new_index[parent] >= 0):
+            new_index[index] = num_kept
             num_kept += 1
         else:
-            places[index] = -1
+            new_index[index] = -1
 
 
 @compiled
-def _move_edges(nodes: Nodes, edges: Edges, order: NDArray[np.int64], places: NDArray[np.int32]) -> int:
-    """Move the edges of the nodes that stay to the front, in order of their place; return how many."""
+def _move_edges(nodes: Nodes, edges: Edges, order: NDArray[np.int64], new_index: NDArray[np.int32]) -> int:
+    """Move the edges of the kept nodes to the front, in their order; return how many."""
     position = 0
     for index in order:
         first, num_opened = nodes[index]["first_edge"], nodes[index]["num_opened"]
@@ -133,32 +132,32 @@ def _move_edges(nodes: Nodes, edges: Edges, order: NDArray[np.int64], places: ND
         for offset in range(nodes[index]["num_edges"]):
             edges[position] = edges[first + offset]
             if offset < num_opened:
-                edges[position]["child"] = places[edges[position]["child"]]
+                edges[position]["child"] = new_index[edges[position]["child"]]
             position += 1
     return position
 
 
 @compiled
-def _move_nodes(nodes: Nodes, num_nodes: int, root: int, places: NDArray[np.int32]) -> tuple[int, int]:
-    """Move the nodes that stay to the front; return how many, and the depth of the deepest."""
+def _move_nodes(nodes: Nodes, num_nodes: int, root: int, new_index: NDArray[np.int32]) -> tuple[int, int]:
+    """Move the kept nodes to the front; return how many, and the depth of the deepest."""
     num_kept, deepest, root_depth = 0, 0, nodes[root]["depth"]
     for index in range(root, num_nodes):
-        new = places[index]
+        new = new_index[index]
         if new < 0:
             continue
         nodes[new] = nodes[index]
         nodes[new]["depth"] -= root_depth
-        nodes[new]["parent"] = places[nodes[new]["parent"]] if index > root else -1
+        nodes[new]["parent"] = new_index[nodes[new]["parent"]] if index > root else -1
         deepest = max(deepest, nodes[new]["depth"])
         num_kept += 1
     return num_kept, deepest
 
 
 class Tree:
-    """Nodes and edges. Kernels get the arrays, and what they hold beyond `sizes` is nobody's.
+    """Nodes and edges; kernels work on the arrays, whose content beyond `sizes` is undefined.
 
-    The bounds are kept by who adds to the tree: `room` says how much more may come. Beyond them there
-    is place for the edges of a last batch, and for ended games that one position's moves lead to.
+    The caller respects the bounds: `room` is the number of nodes that may be added. The arrays are larger
+    than the bounds by the edges of one batch, and by one position's moves that end the game.
     """
 
     def __init__(self, max_nodes: int, max_bytes: int, num_actions: int, batch_size: int) -> None:
@@ -177,12 +176,12 @@ class Tree:
                 self.max_bytes //= 2
         if self.max_bytes < max_bytes:
             logger.warning(
-                "there is no memory for a search tree of %d MiB; it gets %d",
+                "not enough memory for a search tree of %d MiB; using %d MiB",
                 max_bytes >> 20,
                 self.max_bytes >> 20,
             )
         self.sizes = np.zeros(3, np.int64)  # by NUM_NODES, NUM_EDGES, DEPTH
-        self._most_nodes = self._most_edges = 0  # there ever were: their memory stays committed
+        self._most_nodes = self._most_edges = 0  # so far: their memory stays committed
 
     @property
     def num_nodes(self) -> int:
@@ -191,7 +190,7 @@ class Tree:
 
     @property
     def num_edges(self) -> int:
-        """Legal moves of them all."""
+        """Legal moves of all positions in the tree."""
         return int(self.sizes[NUM_EDGES])
 
     @property
@@ -201,38 +200,38 @@ class Tree:
 
     @property
     def used_bytes(self) -> int:
-        """Memory of the nodes and edges that there are."""
+        """Memory of the current nodes and edges."""
         return self.num_nodes * NODE.itemsize + self.num_edges * EDGE.itemsize
 
     @property
     def num_bytes(self) -> int:
-        """Memory that has been written to, and is therefore held."""
+        """Memory that was written to and is therefore committed."""
         num_nodes, num_edges = max(self.num_nodes, self._most_nodes), max(self.num_edges, self._most_edges)
         return num_nodes * NODE.itemsize + num_edges * EDGE.itemsize
 
     @property
     def room(self) -> int:
-        """How many more nodes may come, if they have as many moves as those that are there."""
+        """How many nodes may be added, if they have as many moves as the present ones on average."""
         num_moves = max(self.num_edges / self.num_nodes, 1.0)
         again = min(self._most_nodes - self.num_nodes, (self._most_edges - self.num_edges) / num_moves)
         new = (self.max_bytes - self.num_bytes) / (NODE.itemsize + EDGE.itemsize * num_moves)
         return min(self.max_nodes - self.num_nodes, int(max(again, 0) + max(new, 0)))
 
     def clear(self) -> None:
-        """Forget everything; the memory is kept."""
+        """Remove all nodes; the memory stays committed."""
         self._remember_most()
         self.sizes[:] = 0
 
-    def cut_to(self, root: int) -> None:
-        """Keep a node and what is below it: it becomes the root."""
+    def prune_to(self, root: int) -> None:
+        """Keep a node and its descendants; the node becomes the root."""
         self._remember_most()
-        places = np.empty(self.num_nodes, np.int32)
-        _mark(self.nodes, self.num_nodes, root, places)
-        kept = np.flatnonzero(places >= 0)
-        # in the order of their edges, so that these move to the front and never onto each other
+        new_index = np.empty(self.num_nodes, np.int32)
+        _number_kept_nodes(self.nodes, self.num_nodes, root, new_index)
+        kept = np.flatnonzero(new_index >= 0)
+        # in the order of their edges: these move to the front without overwriting each other
         order = kept[np.argsort(self.nodes["first_edge"][kept], kind="stable")]
-        num_edges = _move_edges(self.nodes, self.edges, order, places)
-        num_kept, depth = _move_nodes(self.nodes, self.num_nodes, root, places)
+        num_edges = _move_edges(self.nodes, self.edges, order, new_index)
+        num_kept, depth = _move_nodes(self.nodes, self.num_nodes, root, new_index)
         self.sizes[NUM_NODES], self.sizes[NUM_EDGES], self.sizes[DEPTH] = num_kept, num_edges, depth
 
     def _remember_most(self) -> None:

@@ -1,1 +1,1 @@
-"""Training: everything put together."""
+"""Training: everything put together (trainer.py)."""

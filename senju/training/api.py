@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from senju.arguments import as_path, is_whole, require_listener
-from senju.backends.arena import require_room
-from senju.backends.building import block_sizes
-from senju.backends.script import refuse_unguarded
+from senju.backends.building import PlanModels, weight_sizes
+from senju.backends.shared_block import require_room
 from senju.config import PartT, Settings, merged, shown, validated
 from senju.errors import ConfigError
+from senju.evaluation.fixed_opponents import load_fixed
+from senju.evaluation.matches import require_turns_of_two
+from senju.evaluation.opponent_options import with_opponents
+from senju.evaluation.opponents import make_player, with_full_path
 from senju.games import make_game
-from senju.training.evaluation import require_turns_of_two
-from senju.training.fixed_opponents import load_fixed
-from senju.training.interrupt import StopRequest, stop_on_signals
-from senju.training.opponent_options import with_opponents
-from senju.training.opponents import make_player, with_full_path
-from senju.training.run import Run, new_models
-from senju.training.run_config import RunConfig, require_device, resolve_config
-from senju.training.trainer import Listener, Trainer
+from senju.runs.interrupt import StopRequest, stop_on_signals
+from senju.runs.run import Run, new_models
+from senju.runs.run_config import RunConfig, require_device, resolve_config
+from senju.training.trainer import Trainer, TrainingListener
 from senju.trust import accept_named, trusting
+from senju.workers.script import refuse_unguarded
 
 CHANGEABLE_ON_RESUME = ("total_steps", "evaluation", "checkpoint", "backend", "learners")
 
@@ -35,28 +35,22 @@ def train(
     resume: str | os.PathLike[str] | None = None,
     from_checkpoint: str | None = None,
     max_updates: int | None = None,
-    listener: Listener | None = None,
+    listener: TrainingListener | None = None,
     trust: bool = False,
     **settings: Any,
 ) -> Run:
     """Train an agent and return its run, with `run.agent`, `run.metrics` and `run.path`.
 
-    `preset` names another of the game's ready-made settings than its usual ones, like "gpu" for Shogi.
-    `workers` plays the games in so many processes; the result is the same for any number. `settings`
-    are those of a run's config: `total_steps=100_000`, `model="resnet"`, `algorithm={"epochs": 2}`; a
-    game's own settings go with `game={"name": …, …}`. `opponents` may be a list, or a line with commas:
-    "pool" (its own past), "minimax:2", a run's folder, or a function `f(observation, legal, random)`.
-    `resume` takes an existing run's folder and goes on from its newest checkpoint, or from the one named
-    by `from_checkpoint`; `trust` loads what it names, also code that is not installed (docs/trust.md).
-    `max_updates` stops early; the run can be resumed. Ctrl-C finishes the step, saves, and raises
-    KeyboardInterrupt.
+    `preset` names other ready-made settings of the game than the default ones, like "gpu" for Shogi.
+    `workers` is the number of processes that play; the result is the same for any number. `settings` are
+    those of a run's config: `total_steps=100_000`, `model="resnet"`, `algorithm={"epochs": 2}`; a game's own
+    settings are given as `game={"name": …, …}`. `opponents` is a list, or text with commas: "pool" (its own
+    past), "minimax:2", a run's folder, or a function `f(observation, legal, random)`. `resume` continues the
+    run in that folder from its newest checkpoint, or from the one that `from_checkpoint` names; `trust` lets
+    it load code that is not installed (docs/trust.md). `max_updates` stops early; the run can be resumed.
+    Ctrl-C finishes the step, saves, and raises KeyboardInterrupt.
     """
-    refuse_unguarded()
-    require_listener(listener, Listener)
-    if max_updates is not None and not is_whole(max_updates, 1):
-        raise ConfigError(f"max_updates={shown(max_updates)}: expected 1 or more, or None for all")
-    if isinstance(game, dict):
-        game, settings = None, {**settings, "game": game}
+    game, settings = checked_arguments(game, settings, max_updates, listener, TrainingListener)
     with trusting(trust):
         prepared = prepare(game, run, resume, from_checkpoint, settings, workers, preset)
     with stop_on_signals() as stop:
@@ -66,10 +60,21 @@ def train(
     return prepared
 
 
+def checked_arguments(
+    game: str | Settings | None, settings: Settings, max_updates: int | None, listener: Any, kind: type
+) -> tuple[str | None, Settings]:
+    """The game's name and the settings, which take over a game that has settings; wrong arguments raise."""
+    refuse_unguarded()
+    require_listener(listener, kind)
+    if max_updates is not None and not is_whole(max_updates, 1):
+        raise ConfigError(f"max_updates={shown(max_updates)}: expected 1 or more, or None for all")
+    return (None, {**settings, "game": game}) if isinstance(game, dict) else (game, settings)
+
+
 def train_run(
     run: Run,
     stop: StopRequest,
-    listener: Listener | None = None,
+    listener: TrainingListener | None = None,
     checkpoint: str | None = None,
     max_updates: int | None = None,
 ) -> bool:
@@ -95,7 +100,7 @@ def prepare(
         settings = _with_workers(settings, workers, Run(resumed).config.backend if resumed else {})
     if resumed is None:
         if checkpoint is not None:
-            raise ConfigError(f"{shown(checkpoint)} says where to go on from; name the run to resume as well")
+            raise ConfigError(f"{shown(checkpoint)} names a checkpoint; name the run as well, with resume")
         return _prepare_run(game, folder, settings, preset)
     if preset is not None:
         raise ConfigError(f"preset={shown(preset)} is for new runs; {resume} has its settings already")
@@ -105,27 +110,27 @@ def prepare(
 
 
 def _with_workers(settings: Settings, num_workers: int, before: Settings) -> Settings:
-    """Settings for so many workers: of the backend they name, or of the run's, or else of processes."""
+    """Settings for so many workers: of the named backend, or of the run's, or of `processes`."""
     given = merged({"backend": {}}, settings)["backend"]
     if not isinstance(given, dict):
-        return settings  # whoever checks the settings says what is wrong
+        return settings  # validation reports the error later
     named = given.get("name") or before.get("name")
     name = named if named not in (None, "serial") else "processes"
     return merged(settings, {"backend": {"name": name, "num_workers": num_workers}})
 
 
 def _prepare_run(game: str | None, folder: Path | None, settings: Settings, preset: str | None) -> Run:
-    """A new run's folder, made only after its settings are found good."""
+    """A new run; its folder is made after its settings are found valid."""
     config = _with_good_opponents(resolve_config(game, settings, variant=preset))
     rules = make_game(**config.game)
-    models = new_models(rules, config)  # a network that does not fit the game is refused here
+    models = new_models(rules, config)  # refuses a network that does not fit the game
     load_fixed(rules, config.opponents.fixed if config.has_opponents else ())  # a resume has them saved
-    require_room(config.plan, rules, block_sizes(config.plan, models))
+    require_room(config.plan, rules, weight_sizes(PlanModels(models, [])))
     return Run.create(free_folder(config) if folder is None else folder, config)
 
 
 def free_folder(config: RunConfig) -> Path:
-    """`runs/GAME-DATE-TIME`, with a number behind it where that second has a run already."""
+    """`runs/GAME-DATE-TIME`, with a number if that folder exists already."""
     game = config.game["name"].rpartition(":")[2]
     path = Path("runs") / f"{game}-{datetime.now():%Y%m%d-%H%M%S}"
     names = (path.with_name(f"{path.name}-{number}") for number in count(2))
@@ -133,7 +138,7 @@ def free_folder(config: RunConfig) -> Path:
 
 
 def _prepare_resume(path: Path, game: str | None, checkpoint: str | None, changes: Settings) -> Run:
-    """An existing run, with the few settings changed that may change."""
+    """An existing run, with changes of those settings that may change."""
     run = Run(path)
     if game:
         run.require_game(game)
@@ -143,8 +148,8 @@ def _prepare_resume(path: Path, game: str | None, checkpoint: str | None, change
     fixed = sorted(set(changes) - set(CHANGEABLE_ON_RESUME))
     if fixed:
         raise ConfigError(
-            f"{', '.join(fixed)} cannot change on resume, since the result would be another; "
-            f"what can: {', '.join(CHANGEABLE_ON_RESUME)}"
+            f"{', '.join(fixed)} cannot change on resume: the run would compute another result. "
+            f"Settings that can change: {', '.join(CHANGEABLE_ON_RESUME)}"
         )
     changed = merged(run.config.model_dump(mode="json"), changes)
     config = _with_good_opponents(validated(RunConfig, changed))
@@ -154,9 +159,9 @@ def _prepare_resume(path: Path, game: str | None, checkpoint: str | None, change
 
 
 def _with_good_opponents(config: RunConfig) -> RunConfig:
-    """Refuse opponents that cannot be played, rather than find out after hours of training.
+    """Refuse opponents that cannot be played before hours of training; give runs their full paths.
 
-    Runs are named by their full paths from here on, so that a resume elsewhere finds them.
+    A resume from another folder then finds them.
     """
     game, evaluation = make_game(**config.game), config.evaluation
     for description in (*evaluation.opponents, *evaluation.final_opponents):

@@ -1,33 +1,28 @@
-"""The loop that learns: collect, learn, publish, with the opponents and the replay that belong to it.
+"""The training loop: collect, learn, publish, with the learners and the opponents that belong to it.
 
-Nothing here knows of runs and folders: the trainer moves the loop and saves it, trials move it by hand.
+It knows nothing of runs and folders: the trainer drives the loop and saves it; trials drive it by hand.
 """
 
 import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
-from senju.algorithms import ALGORITHMS
-from senju.algorithms.independent import Independent
-from senju.algorithms.learner import Learner, LearnerSetup
 from senju.backends import BACKENDS
-from senju.backends.backend import Plan
+from senju.backends.plan import Plan
 from senju.collect.orders import Orders
 from senju.collect.slots import Rollout
 from senju.config import Settings
+from senju.evaluation.fixed_opponents import FixedOpponent, load_fixed
 from senju.games.game import Game
 from senju.models.weights import Weights
 from senju.opponents.pool import OpponentPool
-from senju.training.fixed_opponents import FixedOpponent, load_fixed, specs_as_dicts
-from senju.training.run import new_model
-from senju.training.run_config import RunConfig
-from senju.training.ways import attach, new_independent
+from senju.runs.run_config import RunConfig
+from senju.training.learner_kinds import attach, new_learner_group
 
 
 class Loop:
-    """A learner, a backend and, where others than the learner play, the pool of opponents.
+    """Learners, a backend and, if opponents play, their pool.
 
     loop.start()
     loop.publish_all()
@@ -46,52 +41,37 @@ class Loop:
         plan: Plan | None = None,
     ) -> None:
         self.config, self.game = config, game
-        self.learner = self._new_learner()
+        self.learner = new_learner_group(config, game)
+        self._new_opponents: dict[int, Weights] = {}  # to be published next
         settings = backend or config.backend
         self.backend = BACKENDS.get(settings["name"])(BACKENDS.configure(settings))
         self.plan, self.pool, self.fixed = plan or config.plan, None, ()
         if config.has_opponents:
             self._seat_opponents(fixed)
 
-    learner: Learner
     pool: OpponentPool | None
     fixed: Sequence[FixedOpponent]
-
-    def _new_learner(self) -> Learner:
-        config = self.config
-        if config.is_independent:
-            return new_independent(config, self.game)
-        setup = LearnerSetup(config.seed, config.total_updates, torch.device(config.device))
-        algorithm = ALGORITHMS.get(config.algorithm["name"])
-        return algorithm(new_model(self.game, config), ALGORITHMS.configure(config.algorithm), setup)
-
-    @property
-    def agents(self) -> Independent | None:
-        """The learners of all seats, where each has its own."""
-        return self.learner if isinstance(self.learner, Independent) else None
 
     def _seat_opponents(self, fixed: Sequence[FixedOpponent] | None) -> None:
         config = self.config.opponents
         self.fixed = load_fixed(self.game, config.fixed) if fixed is None else fixed
-        table = self.plan.opponents | {"fixed": specs_as_dicts(self.fixed)}
-        self.plan = dataclasses.replace(self.plan, opponents=table)
+        assert self.plan.opponents is not None
+        specs = tuple(opponent.spec for opponent in self.fixed)
+        table = dataclasses.replace(self.plan.opponents, fixed=specs)
+        self.plan = self.plan.model_copy(update={"opponents": table})
         shape = (self.plan.num_shards, self.plan.games_per_shard, self.game.num_seats)
-        self.pool = OpponentPool(config, [opponent.spec for opponent in self.fixed], shape)
+        self.pool = OpponentPool(config, specs, shape)
 
     def start(self) -> None:
-        """Start the backend; what it collects is what the learner replays."""
+        """Start the backend, and let the learners read what it collects."""
         self.backend.start(self.plan)
-        if self.agents is not None:
-            attach(self.agents, self.backend, self.plan, self.game)
-        elif self.config.demands.is_replaying:
-            self.learner.attach(self.backend.ring, self.game)
+        attach(self.learner, self.backend, self.plan, self.game)
 
     def publish_all(self) -> None:
         """Give the backend every opponent's weights, then the learner's own."""
         if self.pool is not None:
-            for member in self.pool.members:
-                if member.place >= 0:
-                    self.backend.publish_opponent(member.place, self.weights_of(member.number))
+            members = [member for member in self.pool.members if member.place >= 0]
+            self._new_opponents |= {member.place: self.weights_of(member.number) for member in members}
         self.publish()
 
     def weights_of(self, number: int) -> Weights:
@@ -112,19 +92,17 @@ class Loop:
         metrics = self.learner.update(rollouts)
         if self.pool is None:
             return metrics
-        metrics |= self.pool.see(rollouts, self.backend.take_failures())
+        metrics |= self.pool.see(rollouts, [failure for rollout in rollouts for failure in rollout.failures])
         if self.pool.is_due(self.learner.version):
-            for place, weights in self.pool.grow(self.learner.version, self.learner.weights()):
-                self.backend.publish_opponent(place, weights)
+            self._new_opponents |= self.pool.grow(self.learner.version, self.learner.weights())
         return metrics
 
     def publish(self) -> None:
         """Let the learner's weights act from the next rollout on, and the orders of now hold."""
-        version, epsilon = self.learner.version, self.learner.epsilon
-        orders = Orders(version, epsilon) if self.pool is None else self.pool.orders(version, epsilon)
-        if self.agents is not None:
-            orders = orders._replace(epsilons=self.agents.epsilons)
-        self.backend.publish(self.learner.weights(), version, orders)
+        version, epsilons = self.learner.version, self.learner.epsilons
+        orders = Orders(version, epsilons) if self.pool is None else self.pool.orders(version, epsilons)
+        self.backend.publish(self.learner.weights(), version, orders, self._new_opponents)
+        self._new_opponents = {}
 
     def count_moves(self, rollouts: Sequence[Rollout]) -> int:
         """Moves in a batch of rollouts; rows that rest after their game make none."""
@@ -139,12 +117,11 @@ class Loop:
         return self.count_moves(rollouts) * self.game.num_acting
 
     def finish(self) -> None:
-        """Wait for trainings that go on by themselves, and let what they learned act."""
-        if self.agents is not None and self.agents.finish():
+        """Wait for trainings in the background, and publish what they learned."""
+        if self.learner.finish():
             self.publish()
 
     def close(self) -> None:
-        """Stop the backend, and learners that run elsewhere."""
-        if self.agents is not None:
-            self.agents.close()
+        """Stop the learners and the backend."""
+        self.learner.close()
         self.backend.close()

@@ -1,4 +1,4 @@
-"""Settings of the facade for people with their own loop, and what they mean on each backend."""
+"""Settings of ParallelManager, and their meaning on each backend."""
 
 import os
 from collections.abc import Mapping
@@ -10,19 +10,24 @@ from torch import nn
 from senju.arguments import as_path
 from senju.backends import BACKENDS
 from senju.backends.backend import Backend
-from senju.config import MOST_SECONDS, Part, Settings, read_yaml, shown, validated
+from senju.backends.plan import Plan, PolicyPlan
+from senju.collect.resignation import Resignation
+from senju.config import MOST_SECONDS, Part, Settings, Share, read_yaml, shown, validated
 from senju.errors import ConfigError
+from senju.games import make_game
 from senju.machine import available_cores
 from senju.registry import Registry
 from senju.trust import require_trust
 
+Limit = Annotated[int, Field(ge=0, le=2**31)]  # 0: none
+
 
 class SettingWarning(UserWarning):
-    """A setting has no effect on the backend that was chosen."""
+    """A setting has no effect on the chosen backend."""
 
 
 def _named(part: Any) -> Any:
-    """A word stands for the part it names."""
+    """Settings of a part that may be given by its name alone."""
     return {"name": part} if isinstance(part, str) else part
 
 
@@ -37,57 +42,43 @@ class ParallelConfig(Part):
     """Settings of a ParallelManager."""
 
     num_workers: int = Field(
-        0, ge=0, le=4096, description="Workers, each with games of its own; 0: one per core."
+        0, ge=0, le=4096, description="Workers, each with its own games; 0: one per core."
     )
-    games_per_worker: int = Field(
-        64, ge=1, le=2**20, description="Games of each worker, evaluated as one batch."
+    games_per_worker: int = Field(64, ge=1, le=2**20, description="Games per worker, evaluated as one batch.")
+    max_game_length: Limit = Field(0, description="Steps after which a game is cut (truncated); 0: never.")
+    resign_below: Share = Field(
+        0.0, description="A player resigns when its value is below minus this; 0: never."
     )
-    max_game_length: int = Field(
-        0, ge=0, le=2**31, description="Steps after which a game is cut (truncated); 0: never."
-    )
-    resign_below: float = Field(
-        0.0, ge=0, le=1, description="A mover gives up where its value is below minus this; 0: never."
-    )
-    resign_exempt: float = Field(
-        0.1, ge=0, le=1, description="Share of the games that are played to the end all the same."
-    )
+    resign_exempt: Share = Field(0.1, description="Share of the games that are always played to the end.")
     experience_batch_size: int = Field(
-        2048, ge=1, le=2**26, description="Decisions a worker hands over at once; fewer where seats sit out."
+        2048, ge=1, le=2**26, description="Decisions in a worker's batch; fewer where seats sit out."
     )
     model_sync_interval: int = Field(
         1, ge=1, le=2**31, description="`sync_model_to_workers` sends the weights with every n-th call."
     )
-    worker_reset_interval: int = Field(
-        0, ge=0, le=2**31, description="Batches after which a worker is replaced by a fresh one; 0: never."
+    worker_reset_interval: Limit = Field(
+        0, description="Batches after which a worker is replaced by a fresh one; 0: never."
     )
-    timeout: float | None = Field(
-        None,
-        ge=0,
-        le=MOST_SECONDS,
-        description="Seconds after which `collect_experiences` returns with less, if not told; none: waits.",
+    timeout: Annotated[float, Field(ge=0, le=MOST_SECONDS)] | None = Field(
+        None, description="Seconds after which `collect_experiences` returns with less; none: it waits."
     )
-    queue_maxsize: int = Field(
-        1,
-        ge=1,
-        le=65,
-        description="Batches a worker keeps, the last you took included; 1: it plays on when you collect.",
+    queue_maxsize: Annotated[int, Field(ge=1, le=65)] = Field(
+        1, description="Batches a worker keeps, with the one you took last; 1: it plays when you collect."
     )
-    use_shared_memory: bool = Field(
-        True, description="Hand over by shared memory; processes know no other way."
-    )
+    use_shared_memory: bool = Field(True, description="Use shared memory; processes always do.")
     compression_enabled: bool = Field(
-        False, description="Compress what travels between machines; nothing does on these backends."
+        False, description="Compress data between machines; these backends run on one."
     )
     backend: Annotated[Settings, BeforeValidator(_backend_part)] = Field(
         {"name": "processes"},
         description="Where games are played: processes, threads, serial; with settings of its own.",
     )
-    discount: float = Field(1.0, gt=0, le=1, description="Of returns, per decision of a seat (gamma).")
-    trace: float = Field(0.95, ge=0, le=1, description="Mixes short and long returns (lambda); 1: long ones.")
+    gamma: float = Field(1.0, gt=0, le=1, description="Discount of returns, per decision of a seat.")
+    gae_lambda: Share = Field(0.95, description="Mixes short and long returns; 1: long ones.")
 
 
 def resolved(config: ParallelConfig | Mapping[str, Any] | str | os.PathLike[str] | None) -> ParallelConfig:
-    """The settings, with as many workers as there are cores where none are named."""
+    """The settings, with one worker for each core if no number is given."""
     if isinstance(config, (str, os.PathLike)):
         file, config = config, read_yaml(as_path("config", config))
         require_trust(file, config)
@@ -117,8 +108,9 @@ def settings_of(registry: Registry[Any], part: Any) -> Settings:
     )
 
 
-def steps_of(config: ParallelConfig, num_acting: int) -> int:
-    """Steps of every game in one batch of a worker."""
+def new_plan(config: ParallelConfig, game: Settings, model: Settings, seed: int) -> Plan:
+    """One shard for each worker; in each batch every game makes the same number of steps."""
+    num_acting = make_game(**game).num_acting
     size, step = config.experience_batch_size, config.games_per_worker * num_acting
     if size % step:
         lower = size // step * step
@@ -128,7 +120,17 @@ def steps_of(config: ParallelConfig, num_acting: int) -> int:
             f"experience_batch_size={size} does not divide into steps of {step} decisions "
             f"({config.games_per_worker} games per worker{at_once}); try {fits}"
         )
-    return size // step
+    return Plan(
+        game=game,
+        policies=(PolicyPlan(model=model, seed=seed),),
+        seed=seed,
+        num_shards=config.num_workers,
+        games_per_shard=config.games_per_worker,
+        rollout_steps=size // step,
+        max_lag=config.queue_maxsize - 1,
+        max_game_length=config.max_game_length,
+        resignation=Resignation(config.resign_below, config.resign_exempt),
+    )
 
 
 def new_backend(config: ParallelConfig) -> Backend:
@@ -143,25 +145,18 @@ def new_backend(config: ParallelConfig) -> Backend:
 
 
 def without_effect(config: ParallelConfig) -> list[str]:
-    """The settings that do nothing on the chosen backend, each with its reason."""
+    """The settings that have no effect on the chosen backend, each with the reason."""
     name = config.backend["name"]
     can_reset = "reset_interval" in BACKENDS.config_class(name).model_fields
-    reasons = {
-        f"worker_reset_interval={config.worker_reset_interval}": (
-            config.worker_reset_interval and not can_reset,
-            f"the {name} backend has no workers to replace",
-        ),
-        f"queue_maxsize={config.queue_maxsize}": (
-            config.queue_maxsize > 1 and name == "serial",
-            "the serial backend plays only while it is asked, so nothing queues",
-        ),
-        "use_shared_memory=False": (
-            not config.use_shared_memory and name == "processes",
-            "processes hand everything over in shared memory, and in no other way",
-        ),
-        "compression_enabled=True": (
-            config.compression_enabled,
-            f"on the {name} backend nothing travels between machines",
-        ),
-    }
-    return [f"{setting} has no effect: {reason}" for setting, (applies, reason) in reasons.items() if applies]
+    notes = []
+    if config.worker_reset_interval and not can_reset:
+        reason = f"the {name} backend has no workers to replace"
+        notes.append(f"worker_reset_interval={config.worker_reset_interval} has no effect: {reason}")
+    if config.queue_maxsize > 1 and name == "serial":
+        reason = "the serial backend plays only during collect_experiences, so nothing queues"
+        notes.append(f"queue_maxsize={config.queue_maxsize} has no effect: {reason}")
+    if not config.use_shared_memory and name == "processes":
+        notes.append("use_shared_memory=False has no effect: processes always use shared memory")
+    if config.compression_enabled:
+        notes.append(f"compression_enabled=True has no effect: the {name} backend runs on one machine")
+    return notes

@@ -1,4 +1,4 @@
-"""The facade for people with their own loop: workers play, you collect, learn and send weights back.
+"""ParallelManager, for your own training loop: workers play; you collect, learn and send the new weights.
 
 with ParallelManager("connect_four", config={"num_workers": 2}) as manager:
     model = manager.new_model()
@@ -14,11 +14,10 @@ import os
 import threading
 import warnings
 from collections import deque
-from collections.abc import Collection, Mapping
-from dataclasses import asdict
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from numbers import Real
 from time import monotonic
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,6 @@ from torch import Tensor, nn
 
 from senju.algorithms.returns import generalised_advantages
 from senju.arguments import is_whole, require_seed
-from senju.backends.backend import Plan
 from senju.collect.experiences import ExperienceBuffer, Experiences, decisions_of, no_experiences
 from senju.collect.slots import Rollout
 from senju.config import MOST_SECONDS, shown
@@ -36,33 +34,34 @@ from senju.errors import ConfigError, ControlError, ModelError
 from senju.games import GAMES, make_game
 from senju.models import MODELS, Model, make_model
 from senju.models.weights import WeightBlock, Weights
-from senju.timing import StageClock
+from senju.timing import add_seconds
+from senju.training.fair_lock import FairLock
 from senju.training.parallel_config import (
     ParallelConfig,
     SettingWarning,
     new_backend,
+    new_plan,
     resolved,
     settings_of,
-    steps_of,
     without_effect,
 )
-from senju.training.turns import Turns
 
 __all__ = ["ExperienceBuffer", "Experiences", "ParallelConfig", "ParallelManager", "SettingWarning"]
 
 logger = logging.getLogger(__name__)
 
 EVENTS_KEPT = 100  # in the status; backends log all of them
+AnyWeights = nn.Module | Mapping[str, Tensor | NDArray[Any]] | Weights
 
 
 class ParallelManager:
     """Workers that play a game with your network, for a training loop that you write.
 
     `game` and `model` are names, settings with a name, or `package.module:Class`: every worker makes its
-    own. Each of the `num_workers` is given `games_per_worker` games. Without timeouts, and with a
+    own. Each of the `num_workers` plays `games_per_worker` games. Without timeouts, and with a
     `queue_maxsize` of 1, the same calls give the same bytes on every backend.
 
-    Threads may share a manager: those that collect are served in turn, first come, first served.
+    Threads may share a manager: the manager serves threads that collect in the order of their calls.
     """
 
     def __init__(
@@ -76,26 +75,22 @@ class ParallelManager:
         """`config` may also be the path of a YAML file."""
         require_seed(seed)
         self.config, self.seed = resolved(config), seed
-        self._game_settings = settings_of(GAMES, game)
-        self._model_settings = settings_of(MODELS, model)
-        self.game = make_game(**self._game_settings)
-        self._rollout_steps = steps_of(self.config, self.game.num_acting)
-        self._plan().resignation.check(self.game)
-        self._outgoing = self.new_model()  # what is sent is copied here first, to be looked at
+        self._plan = new_plan(self.config, settings_of(GAMES, game), settings_of(MODELS, model), seed)
+        self.game = make_game(**self._plan.game)
+        self._plan.resignation.check(self.game)
+        self._outgoing = self.new_model()  # weights are copied here and checked before they are sent
         self._block = WeightBlock(self._outgoing)
         self._backend = new_backend(self.config)
         self._notes = without_effect(self.config)
         for note in self._notes:
             warnings.warn(note, SettingWarning, stacklevel=2)
         self._state = "new"  # then running, then stopped
-        self._turns = Turns()  # of those that collect
-        self._starting, self._sending, self._pausing = threading.RLock(), threading.Lock(), threading.Lock()
+        self._collecting = FairLock()  # held by the thread that collects
+        self._starting, self._sending, self._counting = threading.RLock(), threading.Lock(), threading.Lock()
         self._paused: set[int] = set()
         self._waiting: list[Experiences] = []  # collected, not yet handed over
         self._handed_over = 0
         self._sync_calls, self._calls_since_sync, self._version = 0, 0, 0
-        self._clock = StageClock()  # of the thread whose turn it is
-        self._publish_seconds = 0.0  # not yet among the stages
         self._stages: dict[str, float] = {}
         self._events: deque[dict[str, Any]] = deque(maxlen=EVENTS_KEPT)
 
@@ -104,56 +99,39 @@ class ParallelManager:
             self.start_workers()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop_workers()
 
     def new_model(self) -> Model:
         """The network that workers play with, with the weights they begin with; yours to train."""
-        return make_model(self._model_settings, self.game.observation_shape, self.game.num_actions, self.seed)
+        return make_model(
+            self._plan.policies[0].model, self.game.observation_shape, self.game.num_actions, self.seed
+        )
 
     def start_workers(self) -> None:
         """Start the workers; they play from the first collecting on."""
         with self._starting:
-            self._start_workers()
-
-    def _start_workers(self) -> None:
-        if self._state != "new":
-            what = "are running already" if self._state == "running" else "were stopped"
-            raise ControlError(f"the workers {what}; make a new ParallelManager to start others")
-        try:
-            self._backend.start(self._plan())
-            self._backend.publish(self._block.read(), self._version)
-        except BaseException:
-            self._state = "stopped"
-            self._backend.close()
-            raise
-        self._state = "running"
-
-    def _plan(self) -> Plan:
-        return Plan(
-            game=self._game_settings,
-            model=self._model_settings,
-            seed=self.seed,
-            num_shards=self.config.num_workers,
-            games_per_shard=self.config.games_per_worker,
-            rollout_steps=self._rollout_steps,
-            max_lag=self.config.queue_maxsize - 1,
-            max_game_length=self.config.max_game_length,
-            resign_below=self.config.resign_below,
-            resign_exempt=self.config.resign_exempt,
-        )
+            if self._state != "new":
+                what = "are running already" if self._state == "running" else "were stopped"
+                raise ControlError(f"the workers {what}; make a new ParallelManager to start others")
+            try:
+                self._backend.start(self._plan)
+                self._backend.publish(self._block.read(), self._version)
+            except BaseException:
+                self._state = "stopped"
+                self._backend.close()
+                raise
+            self._state = "running"
 
     def collect_experiences(
         self, timeout: float | None = None, target_steps: int | None = None
     ) -> Experiences:
-        """What was played: `target_steps` decisions, or fewer where `timeout` seconds were not enough.
+        """The next experiences: `target_steps` decisions, or fewer if `timeout` seconds are not enough.
 
-        A `timeout` alone gives all that is finished in that time; neither gives one batch of every
-        worker. What is finished but not returned comes with the next call, before anything newer. The
-        `serial` backend plays while it is asked, and finishes the batch it has begun. Where another thread
-        is collecting, this one waits for its turn, which `timeout` limits too.
+        A `timeout` alone returns all that is finished in that time; without both, one batch of every worker
+        is returned. Experiences that are finished but not returned come with the next call, before newer
+        ones. The `serial` backend plays during the call, and finishes the batch it has begun. If another
+        thread is collecting, this thread waits for its turn; `timeout` limits that too.
         """
         self._require_running()
         _require_positive(timeout, target_steps)
@@ -161,47 +139,37 @@ class ParallelManager:
         deadline = None if limit is None else monotonic() + limit
         if deadline is None and self._paused and self._paused >= self._workers(None):
             logger.warning("all workers are paused: collecting waits until another thread resumes them")
-        with self._turns.turn(limit, self._require_running) as is_my_turn:
+        goal = math.inf if timeout is not None else None
+        with self._collecting.acquire(limit, self._require_running) as is_my_turn:
             if not is_my_turn:
                 return no_experiences(self.game)
-            self._receive_up_to(math.inf if timeout is not None else None, target_steps, deadline)
+            self._receive(goal if target_steps is None else target_steps, deadline)
             return self._hand_over(target_steps)
 
-    def _receive_up_to(
-        self, otherwise: float | None, target_steps: int | None, deadline: float | None
-    ) -> None:
-        """Receive until so many decisions wait or the time is up; with no goal at all, once."""
-        goal = otherwise if target_steps is None else target_steps
-        left = _seconds_until(deadline)
-        if goal is None:
-            self._receive(left)
-            return
-        while self._num_waiting() < goal:
-            self._receive(left)
-            if left == 0.0:
-                break
-            left = _seconds_until(deadline)
-
-    def _receive(self, seconds: float | None) -> None:
-        """Take the next rollouts from the workers, and copy them out of their slots."""
-        rollouts = self._backend.collect(seconds)
-        if rollouts:
-            with self._clock.stage("copy"):
-                self._waiting.append(self._copied(rollouts))
-        self._note_what_happened()
+    def _receive(self, goal: float | None, deadline: float | None) -> None:
+        """Take rollouts until so many decisions wait or the time is up; None: take them once."""
+        while goal is None or self._num_waiting() < goal:
+            left = None if deadline is None else max(deadline - monotonic(), 0.0)
+            rollouts = self._backend.collect(left)
+            if rollouts:
+                with self._timed("copy"):
+                    self._waiting.append(self._copied(rollouts))
+            self._take_report()
+            if goal is None or left == 0.0:
+                return
 
     def _copied(self, rollouts: list[Rollout]) -> Experiences:
-        discount, trace = self.config.discount, self.config.trace
-        estimates = (generalised_advantages(rollout.data, discount, trace) for rollout in rollouts)
+        """Decisions with their returns, copied out of the slots."""
+        gamma, gae_lambda = self.config.gamma, self.config.gae_lambda
         return Experiences.merge(
-            [decisions_of(rollout, *estimate) for rollout, estimate in zip(rollouts, estimates, strict=True)]
+            [decisions_of(each, *generalised_advantages(each.data, gamma, gae_lambda)) for each in rollouts]
         )
 
     def _num_waiting(self) -> int:
         return sum(map(len, self._waiting))
 
     def _hand_over(self, limit: int | None) -> Experiences:
-        """The first of what waits; what is beyond the limit waits on."""
+        """The first experiences that wait; those beyond the limit wait on."""
         if not self._waiting:
             return no_experiences(self.game)
         batch = self._waiting[0] if len(self._waiting) == 1 else Experiences.merge(self._waiting)
@@ -212,9 +180,7 @@ class ParallelManager:
         self._handed_over += len(batch)
         return batch
 
-    def sync_model_to_workers(
-        self, model: nn.Module | Mapping[str, Tensor | NDArray[Any]] | Weights, force: bool = False
-    ) -> bool:
+    def sync_model_to_workers(self, model: AnyWeights, force: bool = False) -> bool:
         """Let workers play with these weights from their next batch on; return whether they were sent.
 
         They are sent with every `model_sync_interval`-th call, or with `force`. `model` is a network like
@@ -222,22 +188,18 @@ class ParallelManager:
         """
         self._require_running()
         with self._sending:
-            return self._sync(model, force)
-
-    def _sync(self, model: nn.Module | Mapping[str, Tensor | NDArray[Any]] | Weights, force: bool) -> bool:
-        tensors = self._tensors_like_ours(model)
-        self._sync_calls += 1
-        self._calls_since_sync += 1
-        if not force and self._calls_since_sync < self.config.model_sync_interval:
-            return False
-        began = monotonic()
-        self._publish(tensors)
-        self._publish_seconds += monotonic() - began
-        self._calls_since_sync = 0
-        return True
+            tensors = self._tensors_like_ours(model)
+            self._sync_calls += 1
+            self._calls_since_sync += 1
+            if not force and self._calls_since_sync < self.config.model_sync_interval:
+                return False
+            with self._timed("publish"):
+                self._publish(tensors)
+            self._calls_since_sync = 0
+            return True
 
     def _tensors_like_ours(self, model: Any) -> Mapping[str, Any]:
-        """The weights by name, where they have the names and shapes of the workers' network."""
+        """The weights by name; ModelError unless names and shapes are those of the workers' network."""
         if isinstance(model, np.ndarray):
             self._block.write(model.view(np.uint8).reshape(-1))
             return self._outgoing.state_dict()
@@ -270,86 +232,78 @@ class ParallelManager:
         self._version += 1
 
     def pause_workers(self, ids: Collection[int] | None = None) -> None:
-        """Let these workers (none named: all) finish their batch and begin no other."""
+        """Let these workers (None: all) finish their batch and begin no other."""
         chosen = self._workers(ids)
-        with self._pausing:
-            self._backend.pause(ids)
+        with self._counting:
+            self._backend.team.pause(ids)
             self._paused |= chosen
 
     def resume_workers(self, ids: Collection[int] | None = None) -> None:
         """Let paused workers play on."""
         chosen = self._workers(ids)
-        with self._pausing:
-            self._backend.resume(ids)
+        with self._counting:
+            self._backend.team.resume(ids)
             self._paused -= chosen
 
     def reset_workers(self, ids: Collection[int] | None = None) -> None:
-        """Replace these workers by fresh ones; their games go on where they were, nothing is lost."""
+        """Replace these workers by fresh ones; their games continue where they were, nothing is lost."""
         self._workers(ids)
-        self._backend.reset(ids)
+        self._backend.team.reset(ids)
 
     def _workers(self, ids: Collection[int] | None) -> set[int]:
-        """Those workers, or all; refused where one is not there."""
+        """These workers, or all; ConfigError for one that does not exist."""
         self._require_running()
         if ids is not None and not (isinstance(ids, Collection) and all(is_whole(each, 0) for each in ids)):
             raise ConfigError(f"ids={shown(ids)}: expected a list of workers' numbers, or None for all")
         known = {worker.index for worker in self._backend.status().workers}
         unknown = sorted(set(ids or ()) - known)
         if unknown:
-            raise ConfigError(
-                f"there is no worker {unknown[0]}; there are {', '.join(map(str, sorted(known)))}"
-            )
+            raise ConfigError(f"there is no worker {unknown[0]}; workers are {sorted(known)}")
         return known if ids is None else set(ids)
 
     def get_status(self) -> dict[str, Any]:
-        """What workers, slots and weights are doing now: plain values, ready for JSON."""
+        """Workers, slots and weights now: plain values, ready for JSON."""
         self._require_running()
-        self._note_events()
-        status = self._backend.status()
+        self._take_report()
+        status, config = self._backend.status(), self.config
+        is_shared_out = config.backend["name"] == "serial" and config.num_workers > 1
+        remark = f"num_workers={config.num_workers}: the serial backend plays the games of all in turn"
         return {
-            **asdict(status),
-            "workers": [asdict(worker) for worker in status.workers],
+            **status.as_dict(),
             "set_aside": list(status.set_aside),
-            "num_games": self.config.num_workers * self.config.games_per_worker,
-            "rollout_steps": self._rollout_steps,
+            "num_games": config.num_workers * config.games_per_worker,
+            "rollout_steps": self._plan.rollout_steps,
             "decisions_collected": self._handed_over,
             "decisions_waiting": self._num_waiting(),
             "sync_calls": self._sync_calls,
             "stages": dict(self._stages),
             "events": list(self._events),
-            "notes": [*self._notes, *self._remarks()],
+            "notes": [*self._notes, *([remark] if is_shared_out else [])],
         }
 
-    def _remarks(self) -> list[str]:
-        """What a setting means here, where it is not what one might think."""
-        if self.config.backend["name"] == "serial" and self.config.num_workers > 1:
-            num_workers = self.config.num_workers
-            return [f"num_workers={num_workers}: the serial backend plays the games of all in turn"]
-        return []
-
     def stop_workers(self) -> None:
-        """Stop, and leave nothing behind; what was not collected is gone. May be called twice.
+        """Stop, and leave nothing behind; experiences that were not collected are lost. May be called twice.
 
         Threads that are collecting raise ControlError.
         """
         with self._starting:
             was_running, self._state = self._state == "running", "stopped"
-            self._turns.wake()
+            self._collecting.wake()
             if was_running:
                 self._backend.close()
 
-    def _note_events(self) -> None:
-        self._events.extend(event._asdict() for event in self._backend.take_events())
+    def _take_report(self) -> None:
+        report = self._backend.report()
+        with self._counting:
+            self._events.extend(event._asdict() for event in report.events)
+            add_seconds(self._stages, report.timings)
 
-    def _note_what_happened(self) -> None:
-        self._note_events()
-        self._backend.take_activities()  # nobody here draws them, and they would pile up
-        with self._sending:
-            published, self._publish_seconds = self._publish_seconds, 0.0
-        sent = {"publish": published} if published else {}
-        for timings in (self._backend.take_timings(), self._clock.take(), sent):
-            for stage, seconds in timings.items():
-                self._stages[stage] = self._stages.get(stage, 0.0) + seconds
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        began = monotonic()
+        yield
+        with self._counting:
+            add_seconds(self._stages, {stage: monotonic() - began})
 
     def _require_running(self) -> None:
         if self._state == "new":
@@ -363,10 +317,6 @@ def _require_positive(timeout: float | None, target_steps: int | None) -> None:
         raise ConfigError(f"timeout={shown(timeout)}: expected seconds, 0 to {MOST_SECONDS}; None waits")
     if target_steps is not None and not is_whole(target_steps, 1):
         raise ConfigError(f"target_steps={shown(target_steps)}: expected 1 decision or more")
-
-
-def _seconds_until(deadline: float | None) -> float | None:
-    return None if deadline is None else max(deadline - monotonic(), 0.0)
 
 
 def _shown(shape: tuple[int, ...] | None) -> str:

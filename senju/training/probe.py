@@ -7,9 +7,9 @@ from time import perf_counter
 from senju.games import make_game
 from senju.machine import available_cores, math_threads
 from senju.memory import keep_freed_memory
+from senju.runs.run_config import resolve_config
+from senju.runs.stages import explain
 from senju.training.loop import Loop
-from senju.training.run_config import resolve_config
-from senju.training.stages import explain
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def probe(game: str, updates: int = 3) -> Probe:
         loop.start()
         loop.publish_all()
         loop.learn(loop.collect())  # warm: compiled, allocated
-        loop.backend.take_timings(), loop.learner.take_timings()
+        loop.backend.report(), loop.learner.take_timings()
         collecting = learning = 0.0
         for _ in range(updates):
             began = perf_counter()
@@ -41,7 +41,7 @@ def probe(game: str, updates: int = 3) -> Probe:
             loop.learn(rollouts)
             collecting += collected - began
             learning += perf_counter() - collected
-        stages = loop.backend.take_timings() | loop.learner.take_timings()
+        stages = loop.backend.report().timings | loop.learner.take_timings()
     decisions = updates * config.decisions_per_update
     return Probe(
         game=config.game["name"],

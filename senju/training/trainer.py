@@ -1,4 +1,4 @@
-"""The trainer: collect, learn, publish; measure and save at intervals."""
+"""The trainer: collect, learn, publish; evaluate and save at intervals."""
 
 import logging
 from contextlib import closing
@@ -8,30 +8,30 @@ from typing import Any
 
 import numpy as np
 
-from senju.backends.backend import happened
 from senju.collect.slots import Rollout
+from senju.evaluation.episodes import EpisodesResult
+from senju.evaluation.evaluators import EvaluationPoint, new_evaluator
+from senju.evaluation.matches import MatchResult
 from senju.machine import available_cores, math_threads
 from senju.memory import keep_freed_memory
-from senju.timing import StageClock
-from senju.training.episodes import EpisodesResult
-from senju.training.evaluation import MatchResult
-from senju.training.interrupt import StopRequest
-from senju.training.keeping import Keeper
-from senju.training.live import LiveRun
-from senju.training.measuring import Moment, new_measuring
-from senju.training.metrics import MetricsWriter
-from senju.training.monitor import Monitor
-from senju.training.run import Run
-from senju.training.seats import demands_of
-from senju.training.stages import Setting, explain
-from senju.training.timeline import LEARNER
+from senju.runs.interrupt import StopRequest
+from senju.runs.live import LiveRun
+from senju.runs.metrics import MetricsWriter
+from senju.runs.monitor import Monitor
+from senju.runs.run import Run
+from senju.runs.seats import demands_of
+from senju.runs.stages import Setting, explain
+from senju.runs.timeline import LEARNER
+from senju.timing import StageClock, add_seconds
+from senju.training.persistence import RunPersistence
 from senju.trust import remember
+from senju.workers.role import new_event
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrainingProgress:
     """Where a run stands after an update."""
 
     update: int
@@ -45,13 +45,13 @@ class Progress:
     explanation: str  # what bounds the run, and what would help
 
 
-class Listener:
-    """Told what happens while training; every method may be left as it is."""
+class TrainingListener:
+    """Callbacks of a training run; override the ones you need."""
 
     def on_start(self, run: Run, update: int) -> None:
         """Training begins after `update` updates."""
 
-    def on_update(self, progress: Progress) -> None:
+    def on_update(self, progress: TrainingProgress) -> None:
         """An update is done."""
 
     def on_evaluation(self, update: int, result: MatchResult) -> None:
@@ -65,23 +65,25 @@ class Listener:
 
 
 class Trainer:
-    """Trains one run, from its newest checkpoint or from nothing, to its total_steps."""
+    """Trains one run to its total_steps, starting from its newest checkpoint if it has one."""
 
-    def __init__(self, run: Run, listener: Listener | None = None, checkpoint: str | None = None) -> None:
+    def __init__(
+        self, run: Run, listener: TrainingListener | None = None, checkpoint: str | None = None
+    ) -> None:
         self.run, self.config = run, run.config
-        self.listener = listener or Listener()
+        self.listener = listener or TrainingListener()
         self.total_updates = self.config.total_updates
         self.update, self.steps, self.seconds = 0, 0, 0.0
         self._clock = StageClock()
         self._stages: dict[str, float] = {}
-        self._keeper = Keeper(run, checkpoint)
-        self.loop = self._keeper.new_loop()
+        self._persistence = RunPersistence(run, checkpoint)
+        self.loop = self._persistence.new_loop()
         self.learner, self.backend = self.loop.learner, self.loop.backend
-        self._measuring = new_measuring(run)
-        self._trainings: dict[str, float] = {}  # of each agent, where every seat has one
+        self._evaluator = new_evaluator(run)
+        self._trainings: dict[str, float] = {}  # number of trainings per agent, with independent agents
         self._monitor = Monitor(run.path, self.backend)
         self._live = LiveRun(self.backend, self._report, lambda event: self._monitor.note(event, self.update))
-        self._latest: Progress | None = None
+        self._latest: TrainingProgress | None = None
         self._engine: dict[str, Any] = {}
 
     def train(self, stop: StopRequest | None = None, max_updates: int | None = None) -> bool:
@@ -100,7 +102,7 @@ class Trainer:
         ):
             try:
                 with self._clock.stage("start"):
-                    self._measuring.prepare()
+                    self._evaluator.prepare()
                     self.loop.start()
                     self._resume()
                 self._live.is_started = True
@@ -108,7 +110,7 @@ class Trainer:
                     return self._loop(stop, writer, max_updates)
             finally:
                 self._live.is_ending = True
-                self._keeper.close()
+                self._persistence.close()
                 self.loop.close()
                 if self._live.is_started:
                     self._monitor.finish(self.update)
@@ -123,7 +125,7 @@ class Trainer:
         self._trainings = self._count_trainings()
         self._evaluate(writer, stop)  # what an earlier stop cut short
         while self.update < last and not stop.is_set:
-            self._stand_while_paused(stop)
+            self._wait_while_paused(stop)
             if stop.is_set:
                 break
             self._one_update(writer)
@@ -136,18 +138,18 @@ class Trainer:
             self._evaluate(writer, stop)
         if self._finish_learning() or saved != self.update:
             self._save()
-        return self.update >= self.total_updates and not self._measuring.is_due(self.update)
+        return self.update >= self.total_updates and not self._evaluator.is_due(self.update)
 
-    def _stand_while_paused(self, stop: StopRequest) -> None:
+    def _wait_while_paused(self, stop: StopRequest) -> None:
         gate = self._live.gate
         if not gate.is_closed:
             return
         began = monotonic()
-        self.backend.pause()
+        self.backend.team.pause()
         try:
             gate.pass_through(stop)
         finally:
-            self.backend.resume()
+            self.backend.team.resume()
             self._began += monotonic() - began  # a pause is no training time
 
     def _one_update(self, writer: MetricsWriter) -> None:
@@ -161,7 +163,7 @@ class Trainer:
             self.loop.publish()
         self.update = number
         self.steps += self.loop.count_steps(rollouts)
-        self._keeper.note_turn(self.loop, number, self._next_save())
+        self._persistence.note_turn(self.loop, number, self._next_save())
         stages = self._take_stages()
         self._note_agents()
         metrics |= self._trainings
@@ -192,37 +194,35 @@ class Trainer:
 
     def _count_trainings(self) -> dict[str, float]:
         """How often each agent was trained before this session."""
-        if self.loop.agents is None:
+        if not self.learner.has_agents:
             return {}
         before = self.run.metrics[-1:]
-        names = [f"agent_{seat.seat}/trainings" for seat in self.loop.agents.seats]
+        names = [f"agent_{each.seat}/trainings" for each in self.learner.settings]
         return {name: before[0].get(name, 0.0) if before else 0.0 for name in names}
 
     def _note_agents(self) -> bool:
-        """Who was trained when, where every seat has an agent of its own; return whether anybody was."""
-        agents = self.loop.agents
-        if agents is None:
-            return False
-        trained = agents.take_learned()
-        for learned in trained:
-            track = agents.seats[learned.seat].name
-            self._monitor.timeline.add(track, "train", learned.began, learned.ended, update=self.update)
-            self._trainings[f"agent_{learned.seat}/trainings"] += 1.0
-        for incident in agents.way.take_incidents():
-            self._monitor.note(happened(*incident), self.update)
+        """Record which agents were trained since the last call; return whether any was."""
+        learner = self.learner
+        trained = learner.take_trained() if learner.has_agents else []
+        for each in trained:
+            track = learner.settings[each.seat].name
+            self._monitor.timeline.add(track, "train", each.began, each.ended, update=self.update)
+            self._trainings[f"agent_{each.seat}/trainings"] += 1.0
+        for event in learner.runner.take_events():
+            self._monitor.note(new_event(*event), self.update)
         return bool(trained)
 
     def _take_stages(self) -> dict[str, float]:
-        stages = {**self.backend.take_timings(), **self.learner.take_timings(), **self._clock.take()}
-        for name, seconds in stages.items():
-            self._stages[name] = self._stages.get(name, 0.0) + seconds
+        collecting = self._monitor.take_timings(self.update)
+        stages = {**collecting, **self.learner.take_timings(), **self._clock.take()}
+        add_seconds(self._stages, stages)
         return stages
 
-    def _progress(self, metrics: dict[str, float]) -> Progress:
+    def _progress(self, metrics: dict[str, float]) -> TrainingProgress:
         done = self.update - self._first
         pace = (monotonic() - self._began) / done
         working = sum(seconds for name, seconds in self._stages.items() if name not in ("start", "match"))
-        return Progress(
+        return TrainingProgress(
             update=self.update,
             total_updates=self.total_updates,
             steps=self.steps,
@@ -243,7 +243,7 @@ class Trainer:
         return {"lag_mean": sum(lags) / len(lags), "lag_max": float(max(lags))}
 
     def _setting(self) -> Setting:
-        """What this run has to work with."""
+        """The run's resources, for advice on its speed."""
         return Setting(
             backend=self.config.backend["name"],
             num_workers=self._engine.get("workers") or self.config.backend.get("num_workers") or 1,
@@ -256,11 +256,8 @@ class Trainer:
 
     @property
     def _is_replaying(self) -> bool:
-        """Whether learning sets itself how much it learns from what is collected."""
-        seats = self.config.seat_settings
-        if not seats:
-            return self.config.demands.is_replaying
-        return any(demands_of(seat.algorithm).is_replaying for seat in seats)
+        """Whether a learner samples from a replay buffer."""
+        return any(demands_of(each.algorithm).is_replaying for each in self.learner.settings)
 
     def _report(self) -> dict[str, Any]:
         """Where the run stands, for other terminals; asked from another thread."""
@@ -280,21 +277,21 @@ class Trainer:
             **self._report_agents(latest),
         }
 
-    def _report_agents(self, latest: Progress) -> dict[str, Any]:
-        """Rewards and learners, where every seat has an agent of its own."""
-        agents = self.loop.agents
-        if agents is None:
+    def _report_agents(self, latest: TrainingProgress) -> dict[str, Any]:
+        """Rewards and learners of independent agents."""
+        if not self.learner.has_agents:
             return {}
-        rewards = [latest.metrics.get(f"agent_{seat.seat}/reward_per_game") for seat in agents.seats]
-        return {"rewards": rewards, "learners": [learner._asdict() for learner in agents.way.status()]}
+        names = [f"agent_{each.seat}/reward_per_game" for each in self.learner.settings]
+        learners = [status._asdict() for status in self.learner.runner.status()]
+        return {"rewards": [latest.metrics.get(name) for name in names], "learners": learners}
 
     def _evaluate(self, writer: MetricsWriter, stop: StopRequest) -> None:
         """Measure what is due."""
-        if not self._measuring.is_due(self.update):
+        if not self._evaluator.is_due(self.update):
             return
-        now = Moment(self.update, self.steps)
-        with self._monitor.span(self._measuring.word, update=self.update), self._clock.stage("match"):
-            self._measuring.measure(self.learner, now, writer, stop, self.listener)
+        now = EvaluationPoint(self.update, self.steps)
+        with self._monitor.span(self._evaluator.word, update=self.update), self._clock.stage("match"):
+            self._evaluator.measure(self.learner, now, writer, stop, self.listener)
 
     def _next_save(self) -> int:
         """The update after which the run is saved next, should nothing stop it before."""
@@ -308,12 +305,12 @@ class Trainer:
                 "steps": self.steps,
                 "seconds": self.seconds + monotonic() - self._began,
             }
-            path = self._keeper.save(self.loop, counters)
+            path = self._persistence.save(self.loop, counters)
         self.listener.on_checkpoint(path.name)
 
     def _resume(self) -> None:
-        """Take up the newest checkpoint, if there is one; publish the weights either way."""
-        saved = self._keeper.restore(self.loop)
+        """Restore the checkpoint, if the run has one; publish the weights either way."""
+        saved = self._persistence.restore(self.loop)
         if saved:
             self.update, self.seconds = saved["update"], saved["seconds"]
             # 0.1.0 kept no steps
@@ -328,7 +325,7 @@ class Trainer:
             "games_finished": float(count),
             "steps_per_game": self.loop.count_moves(rollouts) / count if count else 0.0,
         }
-        if self.loop.agents is not None:
+        if self.learner.has_agents:
             return found | _rewards_per_game(rollouts, count)
         rewards = np.stack([rollout.data.rewards for rollout in rollouts])
         first = rewards[..., 0][ended]

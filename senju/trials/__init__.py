@@ -1,1 +1,1 @@
-"""Trials: what is promised of the engine, tried out. Equal bytes, speed, where time goes, endurance."""
+"""Trials of the engine's promises (rig.py): verify (equal bytes), bench (speed), profile and soak."""

@@ -13,27 +13,14 @@ from senju.collect.slots import Rollout
 from senju.models.weights import Weights
 
 # The arrays of a slot in the order in which a step fills them, so that the cause comes before its effects.
-STEP_ORDER = (
-    "observation",
-    "legal",
-    "seated",
-    "seats",
-    "values",
-    "actions",
-    "explored",
-    "log_probs",
-    "rewards",
-    "terminated",
-    "truncated",
-    "bootstrap",
-    "final_at",
-)
+STEP_ORDER: tuple[str, ...] = ("observation", "legal", "seated", "seats", "values", "actions", "explored")
+STEP_ORDER += ("log_probs", "rewards", "terminated", "truncated", "bootstrap", "final_at")
 FINAL_ORDER = ("final_seats", "final_observation", "final_legal")  # by final position, not by time
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Where two results part, and what stands there."""
+    """The first place where two results differ, and both values."""
 
     array: str  # with the field of a record: `clock.step`, `states.board[3]`, `weights trunk.0.bias`
     index: tuple[int, ...]  # [time, row, …] in rollouts, [row] in states and clocks
@@ -65,7 +52,7 @@ def first_difference(array: str, expected: NDArray[Any], found: NDArray[Any]) ->
         return None
     byte = int(np.argmax(one != other))
     item, inside = divmod(byte, expected.dtype.itemsize)
-    index = tuple(int(place) for place in np.unravel_index(item, expected.shape))
+    index = tuple(int(i) for i in np.unravel_index(item, expected.shape))
     field, dtype, start = _field_at(expected.dtype, inside)
     begin = item * expected.dtype.itemsize + start
     values = [block[begin : begin + dtype.itemsize] for block in (one, other)]
@@ -88,7 +75,7 @@ def _field_at(dtype: "np.dtype[Any]", byte: int) -> "tuple[str, np.dtype[Any], i
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         item, inside = divmod(byte, base.itemsize)
-        index = ", ".join(str(int(place)) for place in np.unravel_index(item, shape))
+        index = ", ".join(str(int(i)) for i in np.unravel_index(item, shape))
         name, plain, start = _field_at(base, inside)
         return f"[{index}]{name}", plain, item * base.itemsize + start
     for field, (inner, offset, *_) in (dtype.fields or {}).items():
@@ -114,14 +101,14 @@ def _compare_rollout(expected: Rollout, found: Rollout) -> Difference | None:
     clock = first_difference("clock", expected.clock, found.clock)
     if clock is not None:
         return replace(clock, shard=shard)
-    steps, finals = (_all_differences(expected, found, names) for names in (STEP_ORDER, FINAL_ORDER))
+    steps, finals = (_differences(expected.data, found.data, names) for names in (STEP_ORDER, FINAL_ORDER))
     earliest = min(steps or finals, key=lambda difference: difference.index[:1], default=None)
     return earliest and replace(earliest, shard=shard)
 
 
-def _all_differences(expected: Rollout, found: Rollout, names: Sequence[str]) -> list[Difference]:
+def _differences(expected: object, found: object, names: Sequence[str]) -> list[Difference]:
     """The first difference in each of these arrays that has any."""
-    pairs = ((name, getattr(expected.data, name), getattr(found.data, name)) for name in names)
+    pairs = ((name, getattr(expected, name), getattr(found, name)) for name in names)
     return [difference for pair in pairs if (difference := first_difference(*pair))]
 
 
@@ -130,10 +117,8 @@ def compare_states(expected: Sequence[ShardState], found: Sequence[ShardState]) 
     if len(expected) != len(found):
         return Difference("shards", (), None, str(len(expected)), str(len(found)))
     for shard, (one, other) in enumerate(zip(expected, found, strict=True)):
-        for name in ShardState._fields:
-            difference = first_difference(name, getattr(one, name), getattr(other, name))
-            if difference is not None:
-                return replace(difference, shard=shard)
+        for difference in _differences(one, other, ShardState._fields):
+            return replace(difference, shard=shard)
     return None
 
 

@@ -1,13 +1,14 @@
-"""Disturbances: what may happen to workers, drawn from a seed."""
+"""Random disturbances of workers: kills, hangs, pauses, resizes, resets."""
 
 import random
 import signal
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 
 from senju.backends.backend import Backend
 from senju.errors import ConfigError
-from senju.trials.signals import is_stopped, processes_of, strike
+from senju.trials.signals import is_stopped, processes_of, send_signal
 
 KINDS = {"kill": 3, "hang": 2, "pause": 2, "resize": 2, "reset": 1}  # with how often they come
 SHORTEST, LONGEST = 0.05, 1.5  # seconds between two disturbances
@@ -15,9 +16,9 @@ _LONGEST_PAUSE = 2  # disturbances that may come before it ends
 
 
 class Disturber:
-    """Disturbs a backend again and again; what, whom and when comes from the seed.
+    """Disturbs a backend again and again; the seed decides what happens to which worker, and when.
 
-    What a disturbance meets there depends on the clock: two runs of one seed are alike, not equal.
+    The state in which a disturbance finds the workers depends on the clock: two runs of one seed differ.
     """
 
     def __init__(self, backend: Backend, seed: int, most_workers: int) -> None:
@@ -31,50 +32,48 @@ class Disturber:
         return self._chance.uniform(SHORTEST, LONGEST)
 
     def disturb(self) -> None:
-        """Do something; counted where it met somebody."""
+        """Apply one disturbance; count it if it reached a worker."""
         if self._pause_left:
             self._pause_left -= 1
             if not self._pause_left:
-                self._backend.resume()
+                self._backend.team.resume()
         kind = self._chance.choices(list(KINDS), list(KINDS.values()))[0]
         if getattr(self, f"_{kind}")():
             self.counts[kind] += 1
 
     def calm(self) -> None:
-        """Let everybody play."""
+        """End the pause, so that all workers play."""
         self._pause_left = 0
-        self._backend.resume()
+        self._backend.team.resume()
 
     def _kill(self) -> bool:
-        return self._strike_one(self._ready(), signal.SIGKILL)
+        return self._signal_one(self._ready(), signal.SIGKILL)
 
     def _hang(self) -> bool:
-        return self._strike_one([pid for pid in self._ready() if not is_stopped(pid)], signal.SIGSTOP)
+        return self._signal_one([pid for pid in self._ready() if not is_stopped(pid)], signal.SIGSTOP)
 
     def _ready(self) -> list[int]:
-        """Those that could play: five deaths in a row while starting would cost a worker its place."""
-        return [pid for _, pid in processes_of(self._backend.status())]
+        """Workers that have started: one that dies five times in a row while it starts is given up."""
+        return processes_of(self._backend.status())
 
-    def _strike_one(self, pids: list[int], number: signal.Signals) -> bool:
-        return bool(pids) and strike(self._chance.choice(pids), number)
+    def _signal_one(self, pids: list[int], number: signal.Signals) -> bool:
+        return bool(pids) and send_signal(self._chance.choice(pids), number)
 
     def _pause(self) -> bool:
         self._pause_left = self._chance.randint(1, _LONGEST_PAUSE)
-        with suppress(ConfigError):  # the one chosen has left meanwhile
-            self._backend.pause(self._one_or_all())
-            return True
-        return False
+        return self._reached(self._backend.team.pause)
 
     def _resize(self) -> bool:
-        self._backend.resize(self._chance.randint(1, self._most_workers))
+        self._backend.team.resize(self._chance.randint(1, self._most_workers))
         return True
 
     def _reset(self) -> bool:
-        with suppress(ConfigError):  # the one chosen has left meanwhile
-            self._backend.reset(self._one_or_all())
+        return self._reached(self._backend.team.reset)
+
+    def _reached(self, disturb: Callable[[list[int] | None], None]) -> bool:
+        """Disturb one worker or all; False where the chosen one has left meanwhile."""
+        indices = [worker.index for worker in self._backend.status().workers]
+        with suppress(ConfigError):
+            disturb(self._chance.choice([None, *([index] for index in indices)]))
             return True
         return False
-
-    def _one_or_all(self) -> list[int] | None:
-        indices = [worker.index for worker in self._backend.status().workers]
-        return self._chance.choice([None, *([index] for index in indices)])

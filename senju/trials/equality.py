@@ -4,51 +4,49 @@ import random
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from hashlib import blake2b
 from time import monotonic
 from typing import NamedTuple
 
-from senju.backends import BACKENDS
 from senju.backends.backend import Backend
 from senju.collect.slots import Rollout
 from senju.games import make_game
 from senju.machine import available_cores, math_threads
 from senju.models.weights import Weights
-from senju.training.run import new_model
-from senju.training.run_config import RunConfig
+from senju.runs.run import new_model
+from senju.runs.run_config import RunConfig
 from senju.trials.differences import Difference, compare_rollouts, compare_states, compare_weights
-from senju.trials.rig import SERIAL, Rig, backend_settings
+from senju.trials.rig import SERIAL, Rig, backend_settings, backend_text, has_workers
 from senju.trials.scale import require_sync
-from senju.trials.signals import processes_of, strike
+from senju.trials.signals import processes_of, send_signal
 
-LOOK_SECONDS = 0.0005  # between two looks whether somebody plays
-EVENTS_OF_HEALING = ("replay", "worker_lost", "worker_hung")
+LOOK_SECONDS = 0.0005  # between two looks whether a worker plays
+EVENTS_OF_HEALING = ("worker_failed", "worker_lost", "worker_hung")
 
 
 class Candidate(NamedTuple):
-    """A backend that is held against the serial one."""
+    """A backend that is compared with the serial one."""
 
     backend: str
     num_workers: int
 
     @property
     def name(self) -> str:
-        """As people call it."""
-        if self.backend == "serial":
-            return "serial, once more"
-        return f"{self.backend}, {self.num_workers} worker{'s' if self.num_workers > 1 else ''}"
+        """The backend and its workers; the second serial run is called one."""
+        text = backend_text(self.backend, self.num_workers)
+        return f"{text}, once more" if text == "serial" else text
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of holding a candidate against the oracle."""
+    """The result of comparing a candidate with the serial backend."""
 
     candidate: Candidate
-    updates: int  # that were compared, the one that differs included
+    updates: int  # compared, including the one that differs
     difference: Difference | None
-    num_bytes: int  # that were found equal
+    num_bytes: int  # found equal
     digest: str  # of the oracle's last weights
     kills: int
     healed: int  # rollouts played again and workers replaced
@@ -61,12 +59,12 @@ class Verdict:
 
 
 def candidates(backends: Sequence[str], workers: Sequence[int]) -> list[Candidate]:
-    """Every backend with every number of workers; what cannot have several comes once."""
-    found = []
-    for backend in backends:
-        has_workers = "num_workers" in BACKENDS.config_class(backend).model_fields
-        found += [Candidate(backend, number) for number in (workers if has_workers else [1])]
-    return found
+    """Every backend with every number of workers; a backend without workers appears once."""
+    return [
+        Candidate(backend, number)
+        for backend in backends
+        for number in (workers if has_workers(backend) else [1])
+    ]
 
 
 def verify(
@@ -79,25 +77,26 @@ def verify(
 ) -> Verdict:
     """Run the candidate beside the serial backend, each with a learner of its own.
 
-    Rollouts, weights and shards' states are compared after every update; it ends with the first
-    difference. With `kill`, a worker of the candidate is killed in each update, where it is a process;
-    which one depends on the config's seed.
+    Rollouts, weights and shards' states are compared after every update; the first difference ends it.
+    With `kill`, a worker process of the candidate is killed in each update, chosen by the config's seed.
     """
     require_sync(config)
     settings = backend_settings(config, candidate.backend, candidate.num_workers)
     threads = config.threads or available_cores()
     began, moment = monotonic(), random.Random(config.seed)
+    disturbed: AbstractContextManager[list[int]]
     with math_threads(threads), Rig(config, SERIAL) as oracle, Rig(config, settings) as rig:
         lockstep = Lockstep(oracle, rig)
         update = kills = 0
         difference = None
         while difference is None and update < updates:
             update += 1
-            with killing(rig.backend, moment) if kill else _sparing() as killed:
+            disturbed = killing(rig.backend, moment) if kill else nullcontext([])
+            with disturbed as killed:
                 difference = lockstep.advance()
             kills += len(killed)
             on_update(update)
-        events = [event.kind for event in rig.backend.take_events()]
+        events = [event.kind for event in rig.backend.report().events]
         return Verdict(
             candidate=candidate,
             updates=update,
@@ -111,7 +110,7 @@ def verify(
 
 
 class Lockstep:
-    """Two rigs that go on together for as long as they are equal."""
+    """Two rigs that are updated together and compared."""
 
     def __init__(self, oracle: Rig, rig: Rig) -> None:
         self._oracle, self._rig = oracle, rig
@@ -119,23 +118,23 @@ class Lockstep:
         self.num_bytes = 0
 
     def advance(self) -> Difference | None:
-        """One update of both; the first difference, if there is any."""
-        oracle, rig = self._oracle, self._rig
-        rollouts = oracle.collect(), rig.collect()
+        """Update both; return the first difference, if there is any."""
+        rigs = self._oracle, self._rig
+        rollouts = [rig.collect() for rig in rigs]
         difference = compare_rollouts(*rollouts)
         if difference is not None:
             return difference
         self.num_bytes += _num_bytes(rollouts[0])
-        oracle.learn(rollouts[0])
-        rig.learn(rollouts[1])
-        weights = oracle.learner.weights(), rig.learner.weights()
-        difference = compare_weights(*weights, self._tensors)
+        for rig, collected in zip(rigs, rollouts, strict=True):
+            rig.learn(collected)
+        expected, found = (rig.learner.weights() for rig in rigs)
+        difference = compare_weights(expected, found, self._tensors)
         if difference is not None:
             return difference
-        self.num_bytes += weights[0].nbytes
-        oracle.publish()
-        rig.publish()
-        return compare_states(oracle.backend.snapshot(), rig.backend.snapshot())
+        self.num_bytes += expected.nbytes
+        for rig in rigs:
+            rig.publish()
+        return compare_states(*(rig.backend.snapshot() for rig in rigs))
 
 
 def _num_bytes(rollouts: Sequence[Rollout]) -> int:
@@ -149,21 +148,15 @@ def digest_of(weights: Weights) -> str:
 
 
 @contextmanager
-def _sparing() -> Iterator[list[int]]:
-    yield []
-
-
-@contextmanager
 def killing(backend: Backend, moment: random.Random) -> Iterator[list[int]]:
-    """Kill one worker process while the block collects, at a moment drawn by chance.
+    """Kill one worker process while the block collects, at a random moment.
 
-    Yields the list that the killed process's number is put into; it stays empty where workers are no
-    processes.
+    Yields a list that gets the killed process's number; it stays empty where workers are not processes.
     """
     killed: list[int] = []
     is_over = threading.Event()
-    draws = moment.random(), moment.randrange(4)
-    thread = threading.Thread(target=_kill_one, args=(backend, *draws, is_over, killed), daemon=True)
+    arguments = (backend, moment.random(), moment.randrange(4), is_over, killed)
+    thread = threading.Thread(target=_kill_one, args=arguments, daemon=True)
     thread.start()
     try:
         yield killed
@@ -175,16 +168,16 @@ def killing(backend: Backend, moment: random.Random) -> Iterator[list[int]]:
 def _kill_one(
     backend: Backend, choice: float, sightings: int, is_over: threading.Event, killed: list[int]
 ) -> None:
-    """Kill one that plays, after some were seen playing; where it is over before, one that waits."""
-    while not is_over.wait(LOOK_SECONDS):
+    """Kill a worker that plays, after `sightings` looks that saw one; at the end, one that waits."""
+    while not killed and not is_over.wait(LOOK_SECONDS):
         playing = processes_of(backend.status(), ["playing"])
         sightings -= bool(playing)
-        if playing and sightings < 0 and _strike_one(playing, choice, killed):
-            return
-    _strike_one(processes_of(backend.status()), choice, killed)
+        if sightings < 0:
+            killed += _killed(playing, choice)
+    if not killed:
+        killed += _killed(processes_of(backend.status()), choice)
 
 
-def _strike_one(found: Sequence[tuple[object, int]], choice: float, killed: list[int]) -> bool:
-    pids = [pid for _, pid in found[int(choice * len(found)) :][:1] if strike(pid, signal.SIGKILL)]
-    killed += pids
-    return bool(pids)
+def _killed(pids: Sequence[int], choice: float) -> list[int]:
+    chosen = pids[int(choice * len(pids)) :][:1]
+    return [pid for pid in chosen if send_signal(pid, signal.SIGKILL)]

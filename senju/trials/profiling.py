@@ -1,45 +1,45 @@
 """Where the time goes: a few updates on one backend, timed stage by stage and drawn."""
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from time import monotonic, perf_counter
 
-from senju.backends.backend import Event
 from senju.config import Settings
 from senju.errors import RunFolderError
 from senju.files import describe_os_error
 from senju.machine import available_cores, math_threads
 from senju.memory import keep_freed_memory
-from senju.training.run_config import RunConfig
-from senju.training.stages import Setting, explain
-from senju.training.timeline import LEARNER, Timeline, timeline_svg
-from senju.trials.rig import Rig
+from senju.runs.run_config import RunConfig
+from senju.runs.stages import Setting, explain
+from senju.runs.timeline import LEARNER, Timeline, timeline_svg
+from senju.timing import add_seconds
+from senju.trials.rig import Rig, backend_text
+from senju.workers.role import Activity, Event
 
 
-@dataclass(frozen=True)
+@dataclass
 class Profile:
-    """Some updates on one backend."""
+    """Some updates on one backend, with the time of every stage."""
 
     backend: str
-    num_workers: int
     updates: int
-    start_seconds: float
-    seconds: float
-    steps: int
-    stages: dict[str, float]  # seconds
-    busy_shares: tuple[float, ...]  # of each worker
-    events: tuple[Event, ...]
-    explanation: str
-    timeline: Timeline
+    num_workers: int = 0
+    start_seconds: float = 0.0
+    seconds: float = 0.0
+    steps: int = 0
+    stages: dict[str, float] = field(default_factory=dict)  # seconds
+    busy_shares: tuple[float, ...] = ()  # of each worker
+    events: list[Event] = field(default_factory=list)
+    explanation: str = ""
+    timeline: Timeline = field(default_factory=Timeline)
 
     @property
     def name(self) -> str:
-        """As people call it."""
-        if self.backend == "serial":
-            return "serial"
-        return f"{self.backend}, {self.num_workers} worker{'s' if self.num_workers > 1 else ''}"
+        """The backend and its workers."""
+        return backend_text(self.backend, self.num_workers)
 
     @property
     def steps_per_second(self) -> float:
@@ -48,96 +48,75 @@ class Profile:
 
 
 def profile(
-    config: RunConfig,
-    backend: Settings,
-    updates: int,
-    on_update: Callable[[int], None] = lambda update: None,
+    config: RunConfig, backend: Settings, updates: int, on_update: Callable[[int], None] = lambda update: None
 ) -> Profile:
-    """Train for so many updates, after those that only warm up."""
+    """Train for this number of updates, after warming up, and time each stage."""
     keep_freed_memory()
-    threads, began = config.threads or available_cores(), perf_counter()
-    with math_threads(threads), Rig(config, backend) as rig:
-        start_seconds = perf_counter() - began
+    found, called = Profile(backend["name"], updates), perf_counter()
+    with math_threads(config.threads or available_cores()), Rig(config, backend) as rig:
+        found.start_seconds = perf_counter() - called
         rig.warm_up()
-        watched = WatchedRig(rig)
+        rig.backend.report(), rig.learner.take_timings()  # those of warming up are dropped
+        activities: list[Activity] = []
+        began = ended = monotonic()
         for update in range(1, updates + 1):
-            watched.update(update)
+            ended = _update(rig, update, found)
+            activities += _take_report(rig, found)
             on_update(update)
-        status = rig.backend.status()
-        watched.close()
-        setting = Setting(
-            backend=backend["name"],
-            num_workers=len(status.workers),
-            cores=available_cores(),
-            num_shards=config.plan.num_shards,
-            device=config.device,
-            mode=config.collect.mode,
-            is_replaying=config.demands.is_replaying,
-        )
-    return Profile(
-        backend=backend["name"],
-        num_workers=len(status.workers),
-        updates=updates,
-        start_seconds=start_seconds,
-        seconds=watched.seconds,
-        steps=watched.steps,
-        stages=watched.stages,
-        busy_shares=watched.busy_shares(),
-        events=tuple(rig.backend.take_events()),
-        explanation=explain(watched.stages, setting=setting),
-        timeline=watched.timeline,
+        workers = [worker.index for worker in rig.backend.status().workers]
+        activities += _take_report(rig, found)
+    found.num_workers, found.seconds = len(workers), ended - began
+    found.busy_shares = _busy_shares(workers, activities, began, ended)
+    setting = Setting(
+        backend=found.backend,
+        num_workers=found.num_workers,
+        cores=available_cores(),
+        num_shards=config.plan.num_shards,
+        device=config.device,
+        mode=config.collect.mode,
+        is_replaying=config.demands.is_replaying,
     )
+    found.explanation = explain(found.stages, setting=setting)
+    return found
 
 
-class WatchedRig:
-    """Updates of a rig that has been warmed up, with their stages and their timeline."""
+def _update(rig: Rig, number: int, found: Profile) -> float:
+    """Update once, record its stages, and return when it ended."""
+    times = [monotonic()]
+    rollouts = rig.collect()
+    times.append(monotonic())
+    rig.learn(rollouts)
+    times.append(monotonic())
+    rig.publish()
+    times.append(monotonic())
+    for name, (began, ended) in zip(("collect", "learn", "publish"), pairwise(times), strict=True):
+        found.timeline.add(LEARNER, name, began, ended, update=number)
+    found.steps += rig.count_steps(rollouts)
+    add_seconds(found.stages, rig.learner.take_timings() | {"publish": times[3] - times[2]})
+    return times[3]
 
-    def __init__(self, rig: Rig) -> None:
-        self._rig, self.timeline = rig, Timeline()
-        self.stages: dict[str, float] = {}
-        self.steps = 0
-        self._busy: dict[int, float] = {worker.index: 0.0 for worker in rig.backend.status().workers}
-        rig.backend.take_timings(), rig.learner.take_timings(), rig.backend.take_activities()
-        self._began = monotonic()
-        self.seconds = 0.0
 
-    def update(self, number: int) -> None:
-        """One update, timed."""
-        rig = self._rig
-        began = monotonic()
-        rollouts = rig.collect()
-        collected = monotonic()
-        rig.learn(rollouts)
-        learned = monotonic()
-        rig.publish()
-        published = monotonic()
-        for name, start, end in (
-            ("collect", began, collected),
-            ("learn", collected, learned),
-            ("publish", learned, published),
-        ):
-            self.timeline.add(LEARNER, name, start, end, update=number)
-        self.steps += rig.count_steps(rollouts)
-        timings = {**rig.backend.take_timings(), **rig.learner.take_timings(), "publish": published - learned}
-        for stage, seconds in timings.items():
-            self.stages[stage] = self.stages.get(stage, 0.0) + seconds
-        self.seconds = published - self._began
+def _take_report(rig: Rig, found: Profile) -> Sequence[Activity]:
+    report = rig.backend.report()
+    add_seconds(found.stages, report.timings)
+    found.timeline.add_activities(report.activities)
+    found.events += report.events
+    return report.activities
 
-    def close(self) -> None:
-        """Take in what the workers did."""
-        activities = self._rig.backend.take_activities()
-        self.timeline.add_activities(activities)
-        for activity in activities:
-            inside = min(activity.ended, self._began + self.seconds) - max(activity.began, self._began)
-            self._busy[activity.worker] = self._busy.get(activity.worker, 0.0) + max(inside, 0.0)
 
-    def busy_shares(self) -> tuple[float, ...]:
-        """The share of the time that each worker played, by the workers' order."""
-        return tuple(busy / self.seconds for _, busy in sorted(self._busy.items()))
+def _busy_shares(
+    workers: Sequence[int], activities: Sequence[Activity], began: float, ended: float
+) -> tuple[float, ...]:
+    """The share of the time that each worker played; these workers and those that left, by index."""
+    busy = dict.fromkeys(workers, 0.0)
+    for activity in activities:
+        inside = min(activity.ended, ended) - max(activity.began, began)
+        busy[activity.worker] = busy.get(activity.worker, 0.0) + max(inside, 0.0)
+    return tuple(seconds / (ended - began) for _, seconds in sorted(busy.items()))
 
 
 def write_timeline(profile: Profile, folder: Path, name: str) -> tuple[Path, Path]:
-    """Write a profile's timeline as a Chrome trace and as a picture; return where."""
+    """Write a profile's timeline as a Chrome trace and as a picture; return both paths."""
     trace, picture = folder / f"{name}.json", folder / f"{name}.svg"
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -8,20 +8,20 @@ from senju.backends.reproduction import Reproduction
 from senju.machine import math_threads
 from senju.usercode import passes_on
 
-__all__ = ["Replay", "Reproduction", "replay"]
+__all__ = ["ReplayResult", "Reproduction", "replay"]
 
 STANDARD_ERROR = 2  # the descriptor: sys.stderr may be something that has none
 
 
 @dataclass(frozen=True)
-class Replay:
-    """How it went this time."""
+class ReplayResult:
+    """The outcome of playing a rollout again."""
 
     error: str | None  # the exception's name and text; None where it finished
     traceback: str = ""
 
 
-def replay(reproduction: Reproduction) -> Replay:
+def replay(reproduction: Reproduction) -> ReplayResult:
     """Play the rollout as a worker would, with Python's stack shown should the interpreter crash."""
     was_enabled = faulthandler.is_enabled()
     if not was_enabled:
@@ -32,8 +32,8 @@ def replay(reproduction: Reproduction) -> Replay:
     except BaseException as error:  # whatever the game or the model raises is what is looked for
         if passes_on(error):
             raise
-        return Replay(f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
+        return ReplayResult(f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
     finally:
         if not was_enabled:
             faulthandler.disable()
-    return Replay(None)
+    return ReplayResult(None)

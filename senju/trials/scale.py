@@ -1,4 +1,4 @@
-"""The settings of a trial: a game's own, with as many shards and steps as the trial needs."""
+"""The settings of a trial: a game's preset, with as many shards and steps as the trial needs."""
 
 import math
 from collections.abc import Sequence
@@ -8,15 +8,8 @@ from senju.algorithms import ALGORITHMS
 from senju.config import Settings, merged
 from senju.divisors import divisors
 from senju.errors import ConfigError
-from senju.training.run_config import (
-    DEFAULT_PARTS,
-    MOST_GAMES,
-    CollectConfig,
-    RunConfig,
-    preset,
-    preset_variants,
-    resolve_config,
-)
+from senju.runs.presets import preset_for
+from senju.runs.run_config import DEFAULT_PARTS, MOST_GAMES, CollectConfig, RunConfig, resolve_config
 
 _MOST_SHARDS = 64
 
@@ -35,7 +28,7 @@ SMALL = Scale(num_shards=5, games_per_shard=16, rollout_steps=16, gradient_steps
 
 
 def shared_evenly(workers: Sequence[int]) -> Scale:
-    """A scale at which each of these numbers of workers has as many shards for one as for another.
+    """A scale at which the shards divide evenly among each of these numbers of workers.
 
     >>> shared_evenly([1, 2, 3]).num_shards
     6
@@ -50,19 +43,11 @@ def scaled_config(game: str | None, scale: Scale, *layers: Settings) -> RunConfi
     name = given["game"].get("name") if isinstance(given["game"], dict) else None
     asked = given.get("collect", {})
     if name is None or not isinstance(asked, dict):
-        return resolve_config(game, *layers)  # says what is wrong
-    ready_made = preset(str(name), _variant(str(name), given))
-    usual = merged(DEFAULT_PARTS, {"collect": CollectConfig().model_dump()}, ready_made)
+        return resolve_config(game, *layers)  # raises
+    usual = merged(DEFAULT_PARTS, {"collect": CollectConfig().model_dump()}, preset_for(str(name), given))
     collect = _collect_settings(scale, usual["collect"], asked)
     algorithm = _algorithm_settings(scale, collect | asked, usual, given)
     return resolve_config(game, {"collect": collect, "algorithm": algorithm}, *layers)
-
-
-def _variant(game: str, given: Settings) -> str | None:
-    """The preset that the algorithm has of its own for the game, if it has any."""
-    algorithm = merged({"algorithm": {}}, given)["algorithm"]
-    name = algorithm.get("name") if isinstance(algorithm, dict) else None
-    return name if name in preset_variants(game) else None
 
 
 def _collect_settings(scale: Scale, usual: Settings, asked: Settings) -> Settings:
@@ -72,7 +57,7 @@ def _collect_settings(scale: Scale, usual: Settings, asked: Settings) -> Setting
     steps = scale.rollout_steps or usual["rollout_steps"]
     settings = {"num_games": rows, "games_per_shard": rows, "rollout_steps": steps}
     if not isinstance(rows, int) or rows < 1:
-        return settings  # whoever checks the settings says what is wrong
+        return settings  # validation reports the error later
     games = rows * scale.num_shards
     if scale.games_per_shard is None:
         games *= math.ceil(usual["num_games"] / games)
@@ -92,10 +77,9 @@ def _algorithm_settings(scale: Scale, collect: Settings, usual: Settings, given:
         return named
     largest = algorithm.get("minibatch_size", fields["minibatch_size"].default)
     games, steps = collect["num_games"], collect["rollout_steps"]
-    if not all(isinstance(n, int) and 1 <= n <= MOST_GAMES for n in (games, steps)) or not isinstance(
-        largest, int
-    ):
-        return named  # whoever checks the settings says what is wrong
+    are_good = all(isinstance(n, int) and 1 <= n <= MOST_GAMES for n in (games, steps))
+    if not are_good or not isinstance(largest, int):
+        return named  # validation reports the error later
     limit = min(largest, games * steps // scale.gradient_steps)
     return named | {"minibatch_size": max((n for n in divisors([games, steps]) if n <= limit), default=1)}
 

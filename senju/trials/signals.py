@@ -1,21 +1,21 @@
-"""Signals to worker processes, from outside as an accident would send them."""
+"""Signals to worker processes, sent from outside, as in an accident."""
 
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import psutil
 
-from senju.backends.backend import BackendStatus, WorkerStatus
+from senju.backends.backend import BackendStatus
 
 READY = ("playing", "waiting", "paused")
 
 
-def strike(pid: int, number: signal.Signals) -> bool:
-    """Send a signal to a process of this one's; False where it is gone already."""
+def send_signal(pid: int, number: signal.Signals) -> bool:
+    """Send a signal to a descendant of this process; False where it is gone already."""
     try:
-        forebears = [parent.pid for parent in psutil.Process(pid).parents()]
-        if os.getpid() not in forebears:  # the number belongs to another process by now
+        ancestors = [parent.pid for parent in psutil.Process(pid).parents()]
+        if os.getpid() not in ancestors:  # the number belongs to another process by now
             return False
         os.kill(pid, number)
     except (psutil.NoSuchProcess, ProcessLookupError):
@@ -31,9 +31,6 @@ def is_stopped(pid: int) -> bool:
         return True
 
 
-def processes_of(status: BackendStatus, states: Iterable[str] = READY) -> list[tuple[WorkerStatus, int]]:
-    """The workers that are processes and in one of these states, with their process numbers."""
-    wanted = set(states)
-    return [
-        (worker, worker.pid) for worker in status.workers if worker.pid is not None and worker.state in wanted
-    ]
+def processes_of(status: BackendStatus, states: Sequence[str] = READY) -> list[int]:
+    """The process numbers of the workers that are processes and in one of these states."""
+    return [worker.pid for worker in status.workers if worker.pid is not None and worker.state in states]

@@ -1,19 +1,20 @@
-"""Speed: every stage alone, end to end, and how near the one comes to what the others allow."""
+"""Speed: every stage alone, all stages in turn, and the ratio of the two."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from time import monotonic, perf_counter, sleep
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from senju.backends.backend import Backend
 from senju.config import Settings
 from senju.errors import WorkerError
 from senju.machine import math_threads
 from senju.memory import keep_freed_memory
-from senju.training.run_config import RunConfig
-from senju.trials.rig import SERIAL, Rig, backend_settings
+from senju.runs.run_config import RunConfig
+from senju.timing import add_seconds
+from senju.trials.rig import SERIAL, Rig, backend_settings, has_workers
 from senju.trials.spreads import Spread, ratio_spread, spread
 
 STAGES_PER_ENTRANT = ("start", "collecting", "learning", "publishing", "end to end")
@@ -22,15 +23,15 @@ _QUIET_SECONDS = 60.0  # for workers to finish the rollouts under way
 
 
 class Entrant(NamedTuple):
-    """A way to run the same work."""
+    """One of the set-ups that are compared."""
 
     name: str
     backend: Settings
-    threads: int  # of the learner; whoever plays has one
+    threads: int  # math threads of the learner; workers have one each
 
     @property
     def num_workers(self) -> int:
-        """How many play; 0 for the serial backend, which is no worker of anybody's."""
+        """Number of workers; 0 for the serial backend."""
         return int(self.backend.get("num_workers", 0))
 
 
@@ -48,6 +49,9 @@ class Figures:
     worker_bytes: int  # of the largest worker
     collecting_stages: dict[str, float]  # seconds
     learning_stages: dict[str, float]
+
+
+_MEASURED = tuple(field.name for field in fields(Figures) if not field.name.endswith("_stages"))
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ def entrants(config: RunConfig, backend: str, workers: Sequence[int]) -> list[En
     found = [Entrant("serial, 1 thread", SERIAL, 1)]
     if config.threads > 1:
         found.append(Entrant(f"serial, {config.threads} threads", SERIAL, config.threads))
-    if "num_workers" not in backend_settings(config, backend, 1):
+    if not has_workers(backend):
         return found
     for number in workers:
         name = f"{number} worker{'s' if number > 1 else ''}"
@@ -85,10 +89,7 @@ def entrants(config: RunConfig, backend: str, workers: Sequence[int]) -> list[En
 
 
 def measure(
-    config: RunConfig,
-    entrant: Entrant,
-    seconds: float,
-    on_stage: Callable[[str], None] = lambda stage: None,
+    config: RunConfig, entrant: Entrant, seconds: float, on_stage: Callable[[str], None] = lambda stage: None
 ) -> Figures:
     """Start an entrant and measure each stage alone, then all in turn, for about `seconds` each."""
     keep_freed_memory()  # as the trainer does
@@ -98,9 +99,9 @@ def measure(
         start_seconds = perf_counter() - began
         steps = rig.warm_up()
         on_stage("collecting")
-        rig.backend.take_timings()
+        rig.backend.report()
         collecting = steps * _turns_a_second(rig.backend.collect, seconds)
-        collecting_stages = rig.backend.take_timings()
+        collecting_stages = rig.backend.report().timings
         on_stage("learning")
         learning, learning_stages = _measure_learning(rig, seconds)
         with at_rest(rig.backend):
@@ -151,8 +152,8 @@ def _measure_learning(rig: Rig, seconds: float) -> tuple[float, dict[str, float]
 
 @contextmanager
 def at_rest(backend: Backend) -> Iterator[None]:
-    """Let nobody play meanwhile, as in async mode workers would."""
-    backend.pause()
+    """Pause the workers, which in async mode would go on playing."""
+    backend.team.pause()
     try:
         deadline = monotonic() + _QUIET_SECONDS
         while backend.status().slots_playing:
@@ -161,14 +162,14 @@ def at_rest(backend: Backend) -> Iterator[None]:
             sleep(0.001)
         yield
     finally:
-        backend.resume()
+        backend.team.resume()
 
 
 def _allowed(config: RunConfig, collecting: float, learning: float, publishing: float) -> float:
-    """What the stages alone allow end to end.
+    """The speed end to end that the stages alone allow.
 
-    On one set of cores, and wherever one waits for the other, their times add up. Where the learner
-    has a device of its own and games go on meanwhile, the slower of the two counts.
+    Their times add up, unless the learner has its own device and games go on meanwhile: then the slower
+    of the two counts.
     """
     if config.collect.mode == "async" and config.device != "cpu":
         return 1.0 / (max(1.0 / collecting, 1.0 / learning) + publishing)
@@ -185,7 +186,7 @@ def race(
     repeats: int,
     on_stage: Callable[[int, Entrant, str], None] = lambda repeat, entrant, stage: None,
 ) -> Results:
-    """Measure all entrants, then all again: those of one repeat stand close in time."""
+    """Measure all entrants in turn, then all again, so that ratios are of figures close in time."""
     results: Results = {entrant.name: [] for entrant in field}
     for repeat in range(repeats):
         for entrant in field:
@@ -200,33 +201,23 @@ def summarise(field: Sequence[Entrant], results: Results) -> list[Summary]:
 
 
 def _summarise(entrant: Entrant, field: Sequence[Entrant], results: Results) -> Summary:
-    def of(who: Entrant, name: str) -> list[float]:
-        return [float(getattr(figures, name)) for figures in results[who.name]]
+    def of(one: Entrant, name: str) -> list[float]:
+        return [float(getattr(figures, name)) for figures in results[one.name]]
 
-    def total(name: str) -> dict[str, float]:
-        seconds: dict[str, float] = {}
+    stages: dict[str, Any] = {"collecting_stages": {}, "learning_stages": {}}
+    for name, total in stages.items():
         for figures in results[entrant.name]:
-            for stage, spent in getattr(figures, name).items():
-                seconds[stage] = seconds.get(stage, 0.0) + spent
-        return seconds
-
+            add_seconds(total, getattr(figures, name))
     serial = next((one for one in field if not one.num_workers and one.threads == entrant.threads), field[0])
     single = next((one for one in field if one.num_workers == 1), field[0])
     share = [rate / max(entrant.num_workers, 1) for rate in of(entrant, "collecting")]
+    spreads: dict[str, Any] = {name: spread(of(entrant, name)) for name in _MEASURED}
     return Summary(
         entrant=entrant,
-        start_seconds=spread(of(entrant, "start_seconds")),
-        collecting=spread(of(entrant, "collecting")),
-        learning=spread(of(entrant, "learning")),
-        publish_seconds=spread(of(entrant, "publish_seconds")),
-        end_to_end=spread(of(entrant, "end_to_end")),
-        allowed=spread(of(entrant, "allowed")),
         reached=ratio_spread(of(entrant, "end_to_end"), of(entrant, "allowed")),
         efficiency=ratio_spread(share, of(single, "collecting")) if entrant.num_workers else None,
         collecting_over_serial=ratio_spread(of(entrant, "collecting"), of(field[0], "collecting")),
         end_to_end_over_serial=ratio_spread(of(entrant, "end_to_end"), of(serial, "end_to_end")),
-        memory_bytes=spread(of(entrant, "memory_bytes")),
-        worker_bytes=spread(of(entrant, "worker_bytes")),
-        collecting_stages=total("collecting_stages"),
-        learning_stages=total("learning_stages"),
+        **spreads,
+        **stages,
     )

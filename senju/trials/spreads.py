@@ -1,4 +1,4 @@
-"""Repeated figures: the middle and the ends, and ratios taken repeat by repeat."""
+"""Repeated measurements: median and range, and ratios taken repeat by repeat."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Spread(NamedTuple):
-    """The middle and the ends of repeated figures."""
+    """Median and range of repeated measurements."""
 
     median: float
     min: float
@@ -31,5 +31,5 @@ def spread(figures: Sequence[float]) -> Spread:
 
 
 def ratio_spread(numerators: Sequence[float], denominators: Sequence[float]) -> Spread:
-    """The spread of the ratios repeat by repeat: figures of one repeat stood close in time."""
+    """The spread of the ratios repeat by repeat, whose figures were measured close in time."""
     return spread([over / under for over, under in zip(numerators, denominators, strict=True)])

@@ -1,1 +1,1 @@
-"""The USI engine: an agent with its search, as Shogi programs talk to it."""
+"""The USI engine (protocol.py): an agent with its search, as Shogi programs talk to it."""

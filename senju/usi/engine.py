@@ -1,59 +1,54 @@
-"""The engine: one thread reads and obeys, the main thread thinks.
+"""The engine: one thread reads and executes commands, the main thread thinks.
 
-The main thread thinks so that what cannot be loaded ends the program with its traceback, instead of
-leaving it silent; a search that fails is told, and a legal move played. The reading thread never waits
-for a search, so `stop` and `quit` count at once.
+The main thread thinks, so that an agent that cannot be loaded ends the program with its traceback. A search
+that fails is reported, and the engine plays a legal move. The reading thread never waits for a search, so
+`stop` and `quit` take effect at once.
 """
 
 import logging
 import time
 from queue import SimpleQueue
 from threading import Thread
+from typing import BinaryIO
 
 from senju.errors import SenjuError
-from senju.usi.lines import MAX_LINE, Input, LineWriter, Stream, read_lines, traffic
+from senju.usi.lines import MAX_LINE, Input, LineWriter, read_lines, traffic
 from senju.usi.options import EngineConfig, option_lines, with_option
 from senju.usi.protocol import (
+    BareCommand,
     Command,
     GameOver,
     Go,
-    GoMate,
-    IsReady,
-    Limits,
-    NewGame,
-    PonderHit,
+    GoLimits,
     ProtocolError,
-    Quit,
     SetOption,
     SetPosition,
-    Stop,
-    Usi,
     parse_line,
 )
-from senju.usi.situation import Rules, Situation, situation_after
-from senju.usi.task import Task
+from senju.usi.request import SearchRequest
+from senju.usi.situation import ShogiRules, Situation, situation_after
 from senju.usi.thinker import Thinker
 
 log = logging.getLogger(__name__)
 
 
 class Engine:
-    """Speaks USI with a program on the other side, until that quits or hangs up."""
+    """Talks USI with a Shogi program until it quits or closes the stream."""
 
     def __init__(
         self, name: str, thinker: Thinker, writer: LineWriter, config: EngineConfig, history: int = 0
     ) -> None:
         self.name, self.config = name, config
         self._thinker, self._writer, self._history = thinker, writer, history
-        self._jobs: SimpleQueue[IsReady | Task | None] = SimpleQueue()
-        self._position = SetPosition(None, ())  # the last one that was right
-        self._situation: Situation | None = None  # and what it led to
-        self._task: Task | None = None
+        self._jobs: SimpleQueue[SearchRequest | BareCommand | None] = SimpleQueue()  # None: quit
+        self._position = SetPosition(None, ())  # the last valid one
+        self._situation: Situation | None = None  # after that command
+        self._request: SearchRequest | None = None  # the last search
         self._game_number = 0
         self._has_quit = False
 
-    def run(self, stream: Stream) -> None:
-        """Serve until `quit` or the end of the input; after that, nothing reads from the stream any more."""
+    def run(self, stream: BinaryIO) -> None:
+        """Serve until `quit` or the end of the input; afterwards, no thread reads from the stream."""
         with Input(stream) as source:
             # daemon: a second Ctrl-C ends the program even if the other side does not take the thread's lines
             reader = Thread(target=self._read, args=(source,), name="usi-reader", daemon=True)
@@ -68,16 +63,16 @@ class Engine:
         while (job := self._jobs.get()) is not None:
             try:
                 self._work(job)
-            except SenjuError as error:  # nothing can be loaded: say so where it is seen, and end
+            except SenjuError as error:  # the agent cannot be loaded: report it to the other side, and end
                 self._writer.complain(error)
                 raise
             if self._writer.is_lost:
                 return
         if not self._has_quit:
-            raise RuntimeError("the thread that reads has failed; its traceback stands above")
+            raise RuntimeError("the reading thread failed; see its traceback above")
 
-    def _work(self, job: IsReady | Task) -> None:
-        if isinstance(job, Task):
+    def _work(self, job: SearchRequest | BareCommand) -> None:
+        if isinstance(job, SearchRequest):
             self._thinker.answer(job)
             return
         with self._writer.keep_alive():
@@ -98,7 +93,7 @@ class Engine:
             self._jobs.put(None)
 
     def obey_line(self, line: bytes | None) -> bool:
-        """Act on a line, None for one that was too long; False where the engine is to end."""
+        """Execute a line (None for one that was too long); False if the engine is to quit."""
         if line is None:
             self._writer.complain(f"a line of more than {MAX_LINE} bytes was ignored")
             return True
@@ -106,7 +101,7 @@ class Engine:
         traffic.debug("< %s", text)
         try:
             command = parse_line(text)
-            if isinstance(command, Quit):
+            if command is BareCommand.QUIT:
                 return False
             if command is not None:
                 self._obey(command)
@@ -116,15 +111,15 @@ class Engine:
 
     def _obey(self, command: Command) -> None:
         match command:
-            case Usi():
+            case BareCommand.USI:
                 self._introduce()
-            case IsReady() if self._thinker.is_ready:
+            case BareCommand.IS_READY if self._thinker.is_ready:
                 self._writer.send("readyok")
-            case IsReady():
+            case BareCommand.IS_READY:
                 self._jobs.put(command)
             case SetOption(name, value):
                 self.config = with_option(self.config, name, value)
-            case NewGame():
+            case BareCommand.NEW_GAME:
                 self._game_number += 1
             case SetPosition():
                 self._situation = situation_after(command, self._rules, self._situation)
@@ -133,19 +128,19 @@ class Engine:
                 for complaint in complaints:
                     self._writer.complain(complaint)
                 self._start_search(limits)
-            case GoMate():
+            case BareCommand.GO_MATE:
                 self._writer.send("checkmate notimplemented")
-            case Stop():
+            case BareCommand.STOP:
                 if not self._stop_search():
-                    raise ProtocolError("stop: no search is under way")
-            case PonderHit():
+                    raise ProtocolError("stop: no search is running")
+            case BareCommand.PONDER_HIT:
                 self._hit()
             case GameOver():
                 self._stop_search()
 
     @property
-    def _rules(self) -> Rules:
-        return Rules(self.config.max_ply, self.config.declaration_rule, self._history)
+    def _rules(self) -> ShogiRules:
+        return ShogiRules(self.config.max_ply, self.config.declaration_rule, self._history)
 
     def _introduce(self) -> None:
         self._writer.send(f"id name {self.name}")
@@ -154,23 +149,23 @@ class Engine:
             self._writer.send(line)
         self._writer.send("usiok")
 
-    def _start_search(self, limits: Limits) -> None:
+    def _start_search(self, limits: GoLimits) -> None:
         now = time.monotonic()
-        if self._task is not None and not (self._task.is_answered or self._task.is_stopping):
-            raise ProtocolError("go: a search is under way; send stop first")
+        if self._request is not None and not (self._request.is_answered or self._request.is_stopping):
+            raise ProtocolError("go: a search is running; send stop first")
         self._situation = situation_after(self._position, self._rules, self._situation)
-        self._task = Task(self._situation, limits, self.config, self._game_number, now)
-        self._jobs.put(self._task)
+        self._request = SearchRequest(self._situation, limits, self.config, self._game_number, now)
+        self._jobs.put(self._request)
 
     def _stop_search(self) -> bool:
-        """Have the search under way answer; False where there is none."""
-        if self._task is None or self._task.is_answered:
+        """Ask the running search for its answer; False if there is none."""
+        if self._request is None or self._request.is_answered:
             return False
-        self._task.stop()
+        self._request.stop()
         return True
 
     def _hit(self) -> None:
         now = time.monotonic()
-        if self._task is None or self._task.is_answered or not self._task.is_pondering:
-            raise ProtocolError("ponderhit: nothing is pondered on")
-        self._task.hit(now)
+        if self._request is None or self._request.is_answered or not self._request.is_pondering:
+            raise ProtocolError("ponderhit: no search is pondering")
+        self._request.hit(now)

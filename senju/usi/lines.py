@@ -1,4 +1,4 @@
-"""Lines in and out: bounded ones in, whole ones out, whatever the other side does."""
+"""Reading and writing lines: input lines have a maximum length, output lines are never mixed."""
 
 import io
 import logging
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Lock, Thread
 from types import TracebackType
-from typing import Final, Protocol
+from typing import BinaryIO, Final, Protocol
 
 MAX_LINE: Final = 256 * 1024  # bytes; a game of 4,096 plies takes 25,000
 MAX_COMPLAINT: Final = 400  # characters
@@ -19,28 +19,21 @@ traffic = logging.getLogger(f"{__name__}.traffic")
 
 
 class Source(Protocol):
-    """Where bytes come from: a raw stream, which gives what there is and waits only for the first byte."""
+    """A raw stream: `read` waits for the first byte only, and returns the bytes that have arrived."""
 
     def read(self, size: int, /) -> bytes | None:
         """Up to `size` bytes; none at the end."""
 
 
-class Stream(Source, Protocol):
-    """A source that can be waited for."""
-
-    def fileno(self) -> int:
-        """Its descriptor; `io.UnsupportedOperation` where the bytes lie in memory."""
-
-
 class Input:
-    """A stream whose reader another thread can stop, also while it waits for bytes.
+    """A stream whose reader another thread can stop, even while it waits for bytes.
 
-    A thread that is left in `read` would use the descriptor's number after the descriptor is closed, and
-    by then the number may belong to another file. So a reader waits for the stream and for `stop` at once,
-    and reads only what has arrived. The owner calls `stop`, joins the reader, and closes the stream then.
+    A thread left waiting in `read` could use the descriptor after it is closed, when its number may belong
+    to another file. So the reader polls the stream and a socket that `stop` closes, and reads only when
+    bytes have arrived. The owner calls `stop`, joins the reader, and then closes the stream.
     """
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: BinaryIO) -> None:
         self.is_stopped = False
         self._stream = stream
         self._stopped, self._stopping = socket.socketpair()
@@ -50,7 +43,7 @@ class Input:
             self._poll.register(stream.fileno(), select.POLLIN)
             self._can_wait = True
         except io.UnsupportedOperation:
-            self._can_wait = False  # the bytes are there already
+            self._can_wait = False  # the bytes are in memory
 
     def __enter__(self) -> "Input":
         return self
@@ -62,7 +55,7 @@ class Input:
         self._stopped.close()
 
     def read(self, size: int, /) -> bytes:
-        """Up to `size` bytes; none at the end, or once the input is stopped."""
+        """Up to `size` bytes; none at the end, or after `stop`."""
         while not self.is_stopped:
             if self._can_wait:
                 self._poll.poll()
@@ -71,23 +64,13 @@ class Input:
         return b""
 
     def stop(self) -> None:
-        """End the input here and now; the reader must be joined before this object is closed."""
-        self.is_stopped = True  # first: the reader looks when it wakes
+        """End the input now; the reader must be joined before this object is closed."""
+        self.is_stopped = True  # first: the reader checks it when it wakes
         self._stopping.close()
 
 
-class Sink(Protocol):
-    """Where bytes go."""
-
-    def write(self, content: bytes, /) -> object:
-        """Take these bytes."""
-
-    def flush(self) -> object:
-        """Hand on what was taken."""
-
-
 def read_lines(source: Source) -> Iterator[bytes | None]:
-    """The lines of a stream without their ends; None stands for one that was too long and is left out."""
+    """The lines of a stream without line ends; None in place of a line that was too long."""
     kept, is_overlong = bytearray(), False
     while chunk := source.read(CHUNK):
         *ended, rest = chunk.split(b"\n")
@@ -108,15 +91,15 @@ def read_lines(source: Source) -> Iterator[bytes | None]:
 class LineWriter:
     """Writes whole lines, one at a time, and flushes each.
 
-    Lines are ASCII: programs disagree on the encoding of anything else. Once nobody reads them any
-    more, `is_lost` is set and lines go nowhere.
+    Lines are ASCII: programs disagree on the encoding of anything else. When the other side has closed
+    the stream, `is_lost` is set and lines are dropped.
     """
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: BinaryIO) -> None:
         self._sink, self._lock, self.is_lost = sink, Lock(), False
 
     def send(self, line: str) -> None:
-        """Write a line, whoever else is writing."""
+        """Write a line; threads take turns."""
         content = line.replace("\n", " ").encode("ascii", "backslashreplace") + b"\n"
         with self._lock:
             if self.is_lost:
@@ -130,13 +113,13 @@ class LineWriter:
         traffic.debug("> %s", line)
 
     def complain(self, what: object) -> None:
-        """Tell the other side what was wrong, in a line that fits a window."""
+        """Send an error message, shortened to fit a window."""
         text = f"info string error: {what}"
         self.send(text if len(text) <= MAX_COMPLAINT else text[:MAX_COMPLAINT] + "...")
 
     @contextmanager
     def keep_alive(self, seconds: float = KEEP_ALIVE_SECONDS) -> Iterator[None]:
-        """Send an empty line every few seconds meanwhile, which shows that the engine still works."""
+        """Send an empty line every few seconds, which shows that the engine still works."""
         done = Event()
 
         def beat() -> None:

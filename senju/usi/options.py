@@ -1,4 +1,4 @@
-"""The engine's options: one settings model, which also says how they are announced."""
+"""The engine's options: one settings model, from which the `option` lines are made."""
 
 from collections.abc import Iterator
 from typing import Any, Final, Literal, get_args, get_origin
@@ -15,47 +15,38 @@ MAX_SEED: Final = 2**31 - 1  # programs keep an option's number in 32 bits
 
 
 class EngineConfig(Part):
-    """What a Shogi program can set; the run and the command line set the defaults."""
+    """Options that a Shogi program can set; the run and the command line set the defaults."""
 
-    usi_ponder: bool = Field(False, description="Name the reply to ponder on with each move.")
+    usi_ponder: bool = Field(False, description="Send the expected reply, to ponder on, with each move.")
     usi_hash: int = Field(512, ge=1, le=MAX_TREE_MIB, description="MiB the search tree may take.")
     nodes: int = Field(0, ge=0, le=10**9, description="Nodes per move; 0: as many as the time allows.")
     batch: int = Field(16, ge=1, le=1024, description="Positions evaluated at once.")
-    temperature: int = Field(
-        0, ge=0, le=1000, description="In hundredths: 0 plays the best move, 100 draws by visits."
-    )
-    seed: int = Field(0, ge=0, le=MAX_SEED, description="Of what is drawn where the temperature is not 0.")
+    temperature: int = Field(0, ge=0, le=1000, description="In hundredths; 0: best move, 100: by visits.")
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="Random seed, used where the temperature is not 0.")
     threads: int = Field(1, ge=1, le=512, description="Math threads; one gives the same moves every time.")
     resign_value: int = Field(
-        10,
-        ge=0,
-        le=1000,
-        description="Resign below this winning chance in thousandths, three moves running.",
+        10, ge=0, le=1000, description="Winning chance (‰) to resign below, for 3 moves."
     )
     max_ply: int = Field(512, ge=1, le=4096, description="Plies after which the game ends undecided.")
-    declaration_rule: Literal["27", "24", "none"] = Field(
-        "27", description="Points needed to declare a win by entering king."
-    )
-    move_overhead: int = Field(30, ge=0, le=60_000, description="Milliseconds lost by every move on its way.")
-    byoyomi_margin: int = Field(
-        100, ge=0, le=60_000, description="Milliseconds left unused at the end of a byoyomi or of a clock."
-    )
+    declaration_rule: Literal["27", "24", "none"] = Field("27", description="Rule of the entering king.")
+    move_overhead: int = Field(30, ge=0, le=60_000, description="Milliseconds every move loses in transit.")
+    byoyomi_margin: int = Field(100, ge=0, le=60_000, description="Milliseconds of a clock left unused.")
 
 
-PROTOCOLS_OWN: Final = {"usi_ponder": "USI_Ponder", "usi_hash": "USI_Hash"}
+STANDARD_NAMES: Final = {"usi_ponder": "USI_Ponder", "usi_hash": "USI_Hash"}
 
 
 def option_name(field: str) -> str:
-    """How an option is called in the protocol.
+    """An option's name in the protocol.
 
     >>> option_name("move_overhead"), option_name("usi_hash")
     ('MoveOverhead', 'USI_Hash')
     """
-    return PROTOCOLS_OWN.get(field) or "".join(word.capitalize() for word in field.split("_"))
+    return STANDARD_NAMES.get(field) or "".join(word.capitalize() for word in field.split("_"))
 
 
 def option_lines(config: EngineConfig) -> Iterator[str]:
-    """The lines that announce all options with their present values as defaults."""
+    """The `option` lines, with the current values as defaults."""
     for field, info in EngineConfig.model_fields.items():
         yield f"option name {option_name(field)} type {_type_text(info, getattr(config, field))}"
 
@@ -75,7 +66,7 @@ FIELDS: Final = {option_name(field).lower(): field for field in EngineConfig.mod
 
 
 def with_option(config: EngineConfig, name: str, value: str) -> EngineConfig:
-    """The settings with one option changed; names are known in any case."""
+    """The settings with one option changed; names are case-insensitive."""
     field = FIELDS.get(name.lower())
     if field is None:
         hint = nearest(name[:40], map(option_name, EngineConfig.model_fields))

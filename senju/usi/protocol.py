@@ -1,34 +1,34 @@
 """The USI protocol as text: lines into commands, and answers into lines.
 
-http://shogidokoro.starfree.jp/usi.html describes it. A line that makes no sense raises
-`ProtocolError`; the parameters of `go` are the exception, since a `go` that is not answered
-would leave the program on the other side waiting: what is wrong with them is kept as complaints.
+http://shogidokoro.starfree.jp/usi.html describes it. An invalid line raises `ProtocolError`. Invalid
+parameters of `go` are only reported as complaints: without an answer, the other side would wait forever.
 """
 
 import math
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from senju.errors import SenjuError
 
 MAX_SHOWN = 60  # characters of a rejected word or line that are quoted
-MAX_COMPLAINTS = 3  # about one line; more would only fill the other side's log
-MAX_NUMBER: Final = 10**12  # milliseconds and nodes beyond it mean "any number"
+MAX_COMPLAINTS = 3  # per line, so as not to fill the other side's log
+MAX_NUMBER: Final = 10**12  # larger numbers of milliseconds or nodes are cut to this
 CENTIPAWN_SCALE: Final = 600.0  # of the logistic curve between winning chance and score, as engines use it
 MAX_CENTIPAWNS: Final = 9_999
 NUMBER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 
 class ProtocolError(SenjuError, ValueError):
-    """A line of the USI protocol makes no sense."""
+    """A line is not valid in the USI protocol."""
 
 
-class Limits(NamedTuple):
-    """What a `go` allows: clocks by side (Black, White) in milliseconds, and other limits."""
+class GoLimits(NamedTuple):
+    """The limits of a `go`: clocks by side (Black, White) in milliseconds, and others."""
 
-    times: tuple[int | None, int | None] = (None, None)  # what is left of the main time
+    times: tuple[int | None, int | None] = (None, None)  # remaining main time
     increments: tuple[int, int] = (0, 0)
     byoyomi: int = 0
     movetime: int | None = None
@@ -38,12 +38,16 @@ class Limits(NamedTuple):
     is_ponder: bool = False
 
 
-class Usi(NamedTuple):
-    """Asks who the engine is."""
+class BareCommand(StrEnum):
+    """A command without parameters."""
 
-
-class IsReady(NamedTuple):
-    """Asks the engine to prepare, and to say when it has."""
+    USI = "usi"  # asks for the engine's name and options
+    IS_READY = "isready"  # asks the engine to prepare, and to answer when it has
+    NEW_GAME = "usinewgame"
+    GO_MATE = "go mate"  # a mate problem; its parameters are ignored
+    STOP = "stop"  # asks for the best move at once
+    PONDER_HIT = "ponderhit"  # the expected move was played; the clock runs from now on
+    QUIT = "quit"
 
 
 class SetOption(NamedTuple):
@@ -53,12 +57,8 @@ class SetOption(NamedTuple):
     value: str
 
 
-class NewGame(NamedTuple):
-    """A new game begins."""
-
-
 class SetPosition(NamedTuple):
-    """The position to think about; without an SFEN, the start position."""
+    """The position to search; without an SFEN, the start position."""
 
     sfen: str | None
     moves: tuple[str, ...]
@@ -67,20 +67,8 @@ class SetPosition(NamedTuple):
 class Go(NamedTuple):
     """Starts thinking."""
 
-    limits: Limits
+    limits: GoLimits
     complaints: tuple[str, ...] = ()
-
-
-class GoMate(NamedTuple):
-    """Asks for a mate problem's solution."""
-
-
-class Stop(NamedTuple):
-    """Asks for the move at once."""
-
-
-class PonderHit(NamedTuple):
-    """The expected move was played; the clock runs from now on."""
 
 
 class GameOver(NamedTuple):
@@ -89,11 +77,7 @@ class GameOver(NamedTuple):
     result: str
 
 
-class Quit(NamedTuple):
-    """Asks the engine to end."""
-
-
-Command = Usi | IsReady | SetOption | NewGame | SetPosition | Go | GoMate | Stop | PonderHit | GameOver | Quit
+Command = BareCommand | SetOption | SetPosition | Go | GameOver
 
 
 def parse_line(text: str) -> Command | None:
@@ -105,14 +89,16 @@ def parse_line(text: str) -> Command | None:
     words = text.split()
     if not words:
         return None
-    parse = PARSERS.get(words[0])
-    if parse is None:
-        raise ProtocolError(f"unknown command {quoted(words[0])}")
-    return parse(words[1:])
+    if words[0] in PARSERS:
+        return PARSERS[words[0]](words[1:])
+    try:
+        return BareCommand(words[0])
+    except ValueError:
+        raise ProtocolError(f"unknown command {quoted(words[0])}") from None
 
 
 def _parse_set_option(words: Sequence[str]) -> SetOption:
-    """Names and values may be of several words; a value may be empty."""
+    """Names and values may have several words; a value may be empty."""
     if not words or words[0] != "name":
         raise ProtocolError("setoption: expected `setoption name NAME value VALUE`")
     end = words.index("value") if "value" in words else len(words)
@@ -145,9 +131,9 @@ def _parse_game_over(words: Sequence[str]) -> GameOver:
 NUMBERED: Final = {"btime", "wtime", "binc", "winc", "byoyomi", "movetime", "nodes", "depth"}
 
 
-def _parse_go(words: Sequence[str]) -> Go | GoMate:
+def _parse_go(words: Sequence[str]) -> Go | BareCommand:
     if words[:1] == ["mate"]:
-        return GoMate()
+        return BareCommand.GO_MATE
     numbers: dict[str, int] = {}
     flags: set[str] = set()
     complaints: list[str] = []
@@ -159,14 +145,10 @@ def _parse_go(words: Sequence[str]) -> Go | GoMate:
         elif word not in NUMBERED:
             complaints.append(f"go: unknown word {quoted(word)} ignored")
         elif left and NUMBER.fullmatch(left[0]):
-            numbers[word] = min(max(int(left.popleft()), 0), MAX_NUMBER)  # a clock may have run below zero
+            numbers[word] = min(max(int(left.popleft()), 0), MAX_NUMBER)  # a clock may be below zero
         else:
             complaints.append(f"go: expected a number after {word}, got {quoted(left[0] if left else '')}")
-    return Go(_limits(numbers, flags), tuple(complaints[:MAX_COMPLAINTS]))
-
-
-def _limits(numbers: Mapping[str, int], flags: set[str]) -> Limits:
-    return Limits(
+    limits = GoLimits(
         times=(numbers.get("btime"), numbers.get("wtime")),
         increments=(numbers.get("binc", 0), numbers.get("winc", 0)),
         byoyomi=numbers.get("byoyomi", 0),
@@ -176,43 +158,38 @@ def _limits(numbers: Mapping[str, int], flags: set[str]) -> Limits:
         is_infinite="infinite" in flags,
         is_ponder="ponder" in flags,
     )
+    return Go(limits, tuple(complaints[:MAX_COMPLAINTS]))
 
 
 PARSERS: Final[Mapping[str, Callable[[Sequence[str]], Command]]] = {
-    "usi": lambda _: Usi(),
-    "isready": lambda _: IsReady(),
     "setoption": _parse_set_option,
-    "usinewgame": lambda _: NewGame(),
     "position": _parse_position,
     "go": _parse_go,
-    "stop": lambda _: Stop(),
-    "ponderhit": lambda _: PonderHit(),
     "gameover": _parse_game_over,
-    "quit": lambda _: Quit(),
 }
 
 
-class Report(NamedTuple):
-    """How far a search has come."""
+class SearchInfo(NamedTuple):
+    """The progress of a search, for an `info` line."""
 
     depth: int
     seldepth: int
     seconds: float
     nodes: int
-    value: float  # -1 to 1, as the mover sees it
+    value: float  # the mover's, -1 to 1
     mate: int | None  # plies to a proven mate, negative where the mover is mated
     line: Sequence[str]  # moves
 
 
-def info_line(report: Report) -> str:
-    """The `info` line of a search; the moves stand last, as the protocol wants."""
-    per_second = round(report.nodes / report.seconds) if report.seconds > 0 else 0
+def info_line(info: SearchInfo) -> str:
+    """The `info` line of a search; the moves come last, as the protocol requires."""
+    per_second = round(info.nodes / info.seconds) if info.seconds > 0 else 0
     words = [
-        f"info depth {report.depth} seldepth {report.seldepth} time {round(1000 * report.seconds)}",
-        f"nodes {report.nodes} nps {per_second} score {score_text(report.value, report.mate)}",
+        f"info depth {info.depth} seldepth {info.seldepth} time {round(1000 * info.seconds)}",
+        f"nodes {info.nodes} nps {per_second} score {score_text(info.value, info.mate)}",
     ]
-    if report.line:
-        words.append(f"pv {' '.join(report.line)}")
+    if info.line:
+        words.append(f"pv {' '.join(info.line)}")
     return " ".join(words)
 
 
@@ -241,6 +218,6 @@ def best_move_line(move: str, ponder: str | None = None) -> str:
 
 
 def quoted(text: str) -> str:
-    """Somebody's text, short and printable, for a message."""
+    """Text from outside, shortened and made printable, for a message."""
     shown = text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
     return ascii(shown)

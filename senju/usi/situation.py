@@ -1,27 +1,27 @@
-"""What `position` said last: a start, the moves since, and the position they lead to."""
+"""The game so far, as the last `position` command gave it: start, moves, and the position they lead to."""
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from senju.errors import IllegalActionError
 from senju.usi.protocol import ProtocolError, SetPosition, quoted
 
-if TYPE_CHECKING:  # the rules are compiled code: loaded when they are first needed
+if TYPE_CHECKING:  # compiled code: loaded when it is first needed
     from senju.games.shogi.game import Shogi
     from senju.games.shogi.position import Position
 
-LONGEST_RECORD: Final = 4096  # plies the rules can keep
-ROOM: Final = 256  # plies to look ahead where a game goes on past the rules' limit
+LONGEST_RECORD: Final = 4096  # plies that a state can hold
+ROOM: Final = 256  # plies to look ahead where a game continues past the limit of plies
 
 
-class Rules(NamedTuple):
-    """The settings of the rules that a game is played by."""
+class ShogiRules(NamedTuple):
+    """The settings of the game `shogi`."""
 
     max_plies: int = 512
     declaration: str = "27"
     history: int = 0
 
     def game(self) -> "Shogi":
-        """The game with these settings."""
+        """Make the game."""
         from senju.games import make_game
         from senju.games.shogi.game import Shogi
 
@@ -31,39 +31,39 @@ class Rules(NamedTuple):
 
 
 class Situation(NamedTuple):
-    """A position and how it came about; never changed, so that threads can share it."""
+    """A position and the moves that led to it; immutable, so that threads can share it."""
 
-    rules: Rules
+    rules: ShogiRules
     command: SetPosition
     actions: tuple[int, ...]  # the moves, as the rules number them
     position: "Position"
 
     @property
     def ply(self) -> int:
-        """Plies since the game's first move, as far as is told."""
+        """Plies since the first move of the game, counting those before the SFEN."""
         return self.position.first_number - 1 + self.position.ply
 
     def continues(self, before: "Situation") -> bool:
-        """Whether this comes out of `before` by playing on."""
+        """Whether this game is the game `before` with more moves, or the same."""
         return self.rules == before.rules and _continues(self.command, before.command)
 
 
-def situation_after(command: SetPosition, rules: Rules, before: Situation | None = None) -> Situation:
-    """The situation that a `position` describes; a game that goes on from `before` is continued."""
+def situation_after(command: SetPosition, rules: ShogiRules, before: Situation | None = None) -> Situation:
+    """The situation that a `position` command describes; moves that `before` has already are not replayed."""
     rules = _fitting(rules, len(command.moves))
     if before is not None and before.rules == rules and _continues(command, before.command):
         position, actions = before.position.copy(), list(before.actions)
     else:
         position, actions = new_position(command.sfen, rules.game()), []
     for number, move in enumerate(command.moves[len(actions) :], len(actions) + 1):
-        if position.ply == rules.max_plies:  # a longer record than can be kept
+        if position.ply == rules.max_plies:  # longer than a state can hold
             position = new_position(position.sfen(), position.game)
         actions.append(_play(position, move, number))
     return Situation(rules, command, tuple(actions), position)
 
 
 def _play(position: "Position", move: str, number: int) -> int:
-    """Play the move that a word of `position` means; return it as an action."""
+    """Play a move given in USI; return its action."""
     from senju.games.shogi.explain import explain
     from senju.games.shogi.notation import NotationError, action_of_usi
 
@@ -79,14 +79,14 @@ def _play(position: "Position", move: str, number: int) -> int:
 
 
 def new_position(sfen: str | None, game: "Shogi") -> "Position":
-    """A position without a past; without an SFEN, the start position."""
+    """A position without history; without an SFEN, the start position."""
     from senju.games.shogi.position import Position
 
     return Position(sfen, game=game)
 
 
-def _fitting(rules: Rules, num_moves: int) -> Rules:
-    """The rules, with room for a game that its program lets go on past their limit."""
+def _fitting(rules: ShogiRules, num_moves: int) -> ShogiRules:
+    """The rules with a larger limit of plies, where a game continues past it."""
     if num_moves < rules.max_plies:
         return rules
     room = ROOM * (num_moves // ROOM + 2)

@@ -113,7 +113,7 @@ def find_wrong(
     next_legal: NDArray[np.uint64],
     factors: NDArray[np.float32],
     num_steps: int,
-    discount: float,
+    gamma: float,
 ) -> int:
     """How many rows do not hold together: the two positions of each, and all that stands between them."""
     wrong = 0
@@ -125,7 +125,7 @@ def find_wrong(
         is_right &= actions[each] == np.int64(_word(key, _ACTION) >> np.uint64(33))
         is_right &= returns[each] == np.int64(_word(key, _REWARD) >> np.uint64(56))
         has_ended = _word(key, _END) >> np.uint64(60) == np.uint64(0)
-        is_right &= factors[each] == (0.0 if has_ended else discount)
+        is_right &= factors[each] == (0.0 if has_ended else gamma)
         expected = key
         if not has_ended:
             expected += np.uint64(1) << _TIME

@@ -1,4 +1,4 @@
-"""A small world of several agents that act at once, and their learners, run in any way."""
+"""A small world of several agents that act at once, and their learners, run in any runner."""
 
 import math
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from senju.algorithms import ALGORITHMS
-from senju.algorithms.independent import OneByOne, SeatSettings, Task, Way
 from senju.algorithms.learner import Learner, LearnerSetup, LearnerState
-from senju.algorithms.stacked import Stacked
-from senju.backends.backend import Plan
+from senju.algorithms.learner_runner import LearnerRunner, LearnerSettings, SequentialLearners, TrainingTask
+from senju.algorithms.stacked_learners import StackedLearners
+from senju.backends.plan import Plan, PolicyPlan
 from senju.backends.serial import Serial
 from senju.collect.orders import Orders
 from senju.config import Part
@@ -78,7 +78,7 @@ class Crowd(ToyGame):
 
 
 class Branching(Model):
-    """A layer that is computed in another way where much is seen."""
+    """A layer that is computed in another runner where much is seen."""
 
     def __init__(self, observation_shape: tuple[int, ...], num_actions: int, config: Part) -> None:
         super().__init__(observation_shape, num_actions, config)
@@ -100,30 +100,30 @@ SMALL_DQN = {
     "replay_size": 600,
     "target_interval": 7,
     "steps_per_batch": 2,
-    "discount": 0.9,
+    "gamma": 0.9,
 }
-SMALL_PPO = {"name": "ppo", "epochs": 2, "minibatch_size": 40, "discount": 0.9}
+SMALL_PPO = {"name": "ppo", "epochs": 2, "minibatch_size": 40, "gamma": 0.9}
 NUM_SHARDS, NUM_ROWS, NUM_STEPS, KEPT = 2, 6, 8, 5
 
-WayT = TypeVar("WayT", bound=Way)
+RunnerT = TypeVar("RunnerT", bound=LearnerRunner)
 Kind = tuple[dict[str, Any], dict[str, Any]]  # model and algorithm
 
 
-def seats_of(kinds: Sequence[Kind], device: str) -> list[SeatSettings]:
+def seats_of(kinds: Sequence[Kind], device: str) -> list[LearnerSettings]:
     return [
-        SeatSettings(seat, model, algorithm, seed=100 + seat, total_updates=100, device=device)
+        LearnerSettings(seat, model, algorithm, seed=100 + seat, total_updates=100, device=device)
         for seat, (model, algorithm) in enumerate(kinds)
     ]
 
 
-def new_learner(seat: SeatSettings) -> Learner:
+def new_learner(seat: LearnerSettings) -> Learner:
     model = make_model(seat.model, Crowd.observation_shape, Crowd.num_actions, seat.seed)
     setup = LearnerSetup(seat.seed, seat.total_updates, torch.device(seat.device))
     return ALGORITHMS.get(seat.algorithm["name"])(model, ALGORITHMS.configure(seat.algorithm), setup)
 
 
 class World:
-    """Collects by one way's weights; other ways may learn from the same rollouts."""
+    """Collects by one runner's weights; other runners may learn from the same rollouts."""
 
     def __init__(self, kinds: Sequence[Kind], device: str = "cpu") -> None:
         assert len(kinds) == NUM_SEATS
@@ -131,52 +131,58 @@ class World:
         self.backend = Serial()
         self.backend.start(
             Plan(
-                {"name": "tests.algorithms.crowd:Crowd"},
-                self.seats[0].model,
+                game={"name": "tests.algorithms.crowd:Crowd"},
                 seed=3,
                 num_shards=NUM_SHARDS,
                 games_per_shard=NUM_ROWS,
                 rollout_steps=NUM_STEPS,
-                seating="independent",
                 policies=tuple(self._policy(seat) for seat in self.seats),
             )
         )
 
-    def _policy(self, seat: SeatSettings) -> dict[str, Any]:
+    def _policy(self, seat: LearnerSettings) -> PolicyPlan:
         settings = seat.algorithm
         demands = ALGORITHMS.get(settings["name"]).demands(ALGORITHMS.configure(settings))
-        keeping = {"kept_turns": KEPT, "keeps_final": demands.is_replaying, "passing_turns": KEPT}
-        return {"model": seat.model, "acting": demands.acting, **keeping}
+        return PolicyPlan(
+            model=seat.model,
+            seed=seat.seed,
+            acting=demands.acting,
+            kept_turns=KEPT,
+            keeps_final=demands.is_replaying,
+            transient_turns=KEPT,
+        )
 
-    def one_by_one(self) -> OneByOne:
-        return self._attached(OneByOne([new_learner(seat) for seat in self.seats]))
+    def one_by_one(self) -> SequentialLearners:
+        return self._attached(SequentialLearners([new_learner(seat) for seat in self.seats]))
 
-    def stacked(self) -> Stacked:
-        return self._attached(Stacked(self.seats, [new_learner(seat) for seat in self.seats]))
+    def stacked(self) -> StackedLearners:
+        return self._attached(StackedLearners(self.seats, [new_learner(seat) for seat in self.seats]))
 
-    def _attached(self, way: WayT) -> WayT:
-        way.attach(self.backend.rings, self.game.seat_view)
-        return way
+    def _attached(self, runner: RunnerT) -> RunnerT:
+        runner.attach(self.backend.rings, self.game.seat_view)
+        return runner
 
     def collect(self) -> int:
         """Play a turn; return its number."""
         self.turn = self.backend.collect()[0].turn
         return self.turn
 
-    def tasks(self, seats: Sequence[int] = range(NUM_SEATS), **options: Any) -> list[Task]:
+    def tasks(self, seats: Sequence[int] = range(NUM_SEATS), **options: Any) -> list[TrainingTask]:
         """Learn from the newest turn."""
-        return [Task(seat, (self.turn,), (tuple(range(NUM_SHARDS)),), **options) for seat in seats]
+        return [TrainingTask(seat, (self.turn,), (tuple(range(NUM_SHARDS)),), **options) for seat in seats]
 
-    def publish(self, way: Way) -> None:
-        weights = np.concatenate([way.weights(seat) for seat in range(NUM_SEATS)])
-        epsilons = tuple(way.epsilon(seat) for seat in range(NUM_SEATS))
+    def publish(self, runner: LearnerRunner) -> None:
+        weights = np.concatenate([runner.weights(seat) for seat in range(NUM_SEATS)])
+        epsilons = tuple(runner.epsilon(seat) for seat in range(NUM_SEATS))
         self.backend.publish(weights, self.turn + 1, Orders(self.turn + 1, epsilons=epsilons))
 
-    def update(self, *ways: Way, seats: Sequence[int] = range(NUM_SEATS), **options: Any) -> list[Any]:
-        """Collect once; all ways learn from it, and the first one's weights are published."""
+    def update(
+        self, *runners: LearnerRunner, seats: Sequence[int] = range(NUM_SEATS), **options: Any
+    ) -> list[Any]:
+        """Collect once; all runners learn from it, and the first one's weights are published."""
         self.collect()
-        learned = [way.learn(self.tasks(seats, **options)) for way in ways]
-        self.publish(ways[0])
+        learned = [runner.learn(self.tasks(seats, **options)) for runner in runners]
+        self.publish(runners[0])
         return learned
 
 
@@ -186,7 +192,7 @@ def bytes_of(state: LearnerState) -> dict[str, bytes]:
     return tensors | {name: repr(number).encode() for name, number in state.numbers.items()}
 
 
-def largest_difference(one: Way, other: Way) -> float:
+def largest_difference(one: LearnerRunner, other: LearnerRunner) -> float:
     """Between any two weights of the networks and targets of any agent."""
     found = 0.0
     for seat in range(NUM_SEATS):

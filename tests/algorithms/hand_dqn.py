@@ -72,7 +72,7 @@ class HandDQN:
     ) -> None:
         self.game = game or Positions()
         self.ring = Ring(self.game, RingShape(1, num_steps, 1, kept, keeps_final=True))
-        chosen = {"learning_starts": 1, "steps_per_batch": 1, "batch_size": 4, "discount": 0.5} | settings
+        chosen = {"learning_starts": 1, "steps_per_batch": 1, "batch_size": 4, "gamma": 0.5} | settings
         model = build_model(Table, self.game.observation_shape, NUM_ACTIONS, ModelConfig(), seed=0)
         self.learner = DQN(model, DQNConfig(**chosen), LearnerSetup(1, total_updates))
         self.learner.attach(self.ring, self.game)
@@ -116,7 +116,7 @@ class HandDQN:
         self.ring.open(0, turn)
         self.ring.seal(0, turn)
         self.num_turns += 1
-        return Rollout(0, turn, slot, NO_CLOCK, turn)
+        return Rollout(0, turn, (slot,), NO_CLOCK, turn)
 
     def learn(self, *arguments: Any, **options: Any) -> dict[str, float]:
         """Write a rollout and learn from it."""

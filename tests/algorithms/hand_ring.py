@@ -81,7 +81,7 @@ class HandRing:
         """Hand a written rollout over."""
         self.ring.open(shard, turn)
         self.ring.seal(shard, turn)
-        return Rollout(shard, 0, self.ring.slot(shard, turn), NO_CLOCK, turn)
+        return Rollout(shard, 0, (self.ring.slot(shard, turn),), NO_CLOCK, turn)
 
     def play(
         self,

@@ -10,6 +10,7 @@ import torch
 from senju.algorithms.dqn import DQN, DQNConfig
 from senju.algorithms.dqn_loss import chosen_values
 from senju.algorithms.masked_categorical import unpack_legal_bits
+from senju.collect.exploration import Acting
 from senju.errors import ConfigError, ModelError
 from tests.algorithms.hand_dqn import Cut, GeneralPositions, HandDQN, gradients_taken
 
@@ -287,7 +288,7 @@ def test_epsilon_falls_update_by_update(settings: dict[str, float], expected: li
 
 def test_learner_asks_for_action_values_a_ladder_and_kept_rollouts() -> None:
     demands = DQN.demands(DQNConfig(dueling=False, epsilon_ladder=7.0, replay_size=5000))
-    assert demands.acting == {"by": "action_values", "is_dueling": False, "ladder": 7.0}
+    assert demands.acting == Acting("action_values", is_dueling=False, ladder=7.0)
     assert (demands.kept_positions, demands.is_replaying) == (5000, True)
 
 
@@ -308,7 +309,7 @@ def test_divergence_is_refused(is_prioritised: bool) -> None:
 def test_stages_of_learning_are_timed() -> None:
     hand = HandDQN(4, prioritised=True)
     hand.learn(*GAME, terminated=[3])
-    stages = {"store", "sample", "targets", "forward", "backward", "optimise", "priorities"}
+    stages = {"store", "sample", "gather", "targets", "forward", "backward", "optimise", "priorities"}
     assert set(hand.learner.take_timings()) == stages
     assert hand.learner.take_timings() == {}
 

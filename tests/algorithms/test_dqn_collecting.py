@@ -8,7 +8,7 @@ import torch
 from senju.algorithms import ALGORITHMS
 from senju.algorithms.learner import LearnerState
 from senju.collect.slots import Rollout
-from senju.errors import ConfigError, WorkerError
+from senju.errors import CheckpointError, ConfigError, WorkerError
 from tests.algorithms.hand_dqn import HandDQN
 
 GAME = ([0, 1, 2, 3], [0, 1, 0, 1], {3: (-1.0, 1.0)})  # four decisions of one game, won by the second
@@ -56,15 +56,14 @@ def test_loaded_state_knows_the_turns_it_had_taken_in() -> None:
     assert len(hand.learner.replay) == before == 20
 
 
-def test_state_from_before_turns_were_counted_took_in_one_with_every_update() -> None:
+@pytest.mark.parametrize("missing", ["version", "turns", "gradient_steps", "owed"])
+def test_state_without_one_of_its_numbers_is_refused_by_name(missing: str) -> None:
     hand = HandDQN(num_steps=4, kept=6)
-    for _ in range(3):
-        learn(hand, played(hand))
+    learn(hand, played(hand))
     state = hand.learner.state()
-    numbers = {name: number for name, number in state.numbers.items() if name != "turns"}
-    hand.learner.load_state(LearnerState(state.tensors, numbers))
-    assert hand.learner.state().numbers["turns"] == 3
-    assert len(hand.learner.replay) == 12
+    numbers = {name: number for name, number in state.numbers.items() if name != missing}
+    with pytest.raises(CheckpointError, match=missing):
+        hand.learner.load_state(LearnerState(state.tensors, numbers))
 
 
 @pytest.mark.parametrize(

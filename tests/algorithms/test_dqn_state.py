@@ -7,11 +7,11 @@ import torch
 
 from senju.algorithms.dqn import DQN, DQNConfig
 from senju.algorithms.learner import LearnerSetup
-from senju.backends.backend import Plan
 from senju.backends.serial import Serial
 from senju.collect.orders import Orders
 from senju.games import make_game
 from senju.models import make_model
+from tests.backends.common import model_of, new_plan
 
 SETTINGS = {
     "plain": {},
@@ -27,7 +27,7 @@ class Training:
         chosen = {"batch_size": 32, "learning_starts": 100, "replay_size": 500, "target_interval": 7}
         self.config = DQNConfig(**(chosen | settings))
         self.game, model = make_game("tic_tac_toe"), {"name": "mlp", "hidden": [16]}
-        self.plan = Plan(
+        self.plan = new_plan(
             {"name": "tic_tac_toe"},
             model,
             seed=3,
@@ -44,7 +44,9 @@ class Training:
 
     def new_learner(self, seed: int = 3) -> DQN:
         shape, num_actions = self.game.observation_shape, self.game.num_actions
-        learner = DQN(make_model(self.plan.model, shape, num_actions, seed), self.config, LearnerSetup(3, 20))
+        learner = DQN(
+            make_model(model_of(self.plan), shape, num_actions, seed), self.config, LearnerSetup(3, 20)
+        )
         learner.attach(self.backend.ring, self.game)
         return learner
 
@@ -52,7 +54,7 @@ class Training:
         """Collect once; all learners learn from it, and the first one's weights are published."""
         rollouts = self.backend.collect()
         metrics = [learner.update(rollouts) for learner in (self.learner, *others)]
-        orders = Orders(self.learner.version, self.learner.epsilon)
+        orders = Orders(self.learner.version, (self.learner.epsilon,))
         self.backend.publish(self.learner.weights(), self.learner.version, orders)
         return metrics
 

@@ -253,7 +253,7 @@ class Rules(NamedTuple):
     """What decides where a window ends."""
 
     n_step: int
-    discount: float
+    gamma: float
     is_zero_sum: bool
     stops: bool  # at random moves
 
@@ -334,12 +334,12 @@ class Story:
                 if mover == seat:
                     age += 1
                     if age == rules.n_step or is_random:
-                        return Led(reward, at, rules.discount**age)
+                        return Led(reward, at, rules.gamma**age)
                 elif mover >= 0 and is_random and rules.is_zero_sum and self.num_places == 1:
-                    return Led(reward, at, -(rules.discount ** (age + 1)))
-            reward += rules.discount**age * float(steps.rewards[time, row, seat])
+                    return Led(reward, at, -(rules.gamma ** (age + 1)))
+            reward += rules.gamma**age * float(steps.rewards[time, row, seat])
         end = self._end(game[-1], row, seat, rules.is_zero_sum)
-        return Led(reward, end.to, end.factor * rules.discount ** (age + 1)) if end is not None else None
+        return Led(reward, end.to, end.factor * rules.gamma ** (age + 1)) if end is not None else None
 
     def _end(self, last: Moment, row: int, seat: int, is_zero_sum: bool) -> Led | None:
         """What a game's end is to a seat; None: it goes on, or nobody knows."""

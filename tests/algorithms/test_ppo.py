@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -27,6 +26,8 @@ from senju.games.rows import CLOCK
 from senju.models import MODELS, Model, build_model
 from senju.models.mlp import Mlp, MlpConfig
 from senju.models.weights import WeightBlock
+from senju.opponents.table import OpponentSpec, TableSettings
+from tests.backends.common import changed, new_plan
 from tests.collect.made_slots import self_play_slot, some_rows
 from tests.collect.toy_games import Bandit, GeneralSumRace, Nim
 
@@ -36,12 +37,13 @@ SMALL_RESNET = {"name": "resnet", "channels": 8, "blocks": 1, "head_width": 16}
 
 def plan_of(game: str, model: dict[str, Any] = SMALL_MLP, seed: int = 3, **numbers: int) -> Plan:
     sizes = {"num_shards": 2, "games_per_shard": 16, "rollout_steps": 8} | numbers
-    return Plan({"name": game}, model, seed, **sizes)
+    return new_plan({"name": game}, model, seed, **sizes)
 
 
 def model_of(plan: Plan) -> Model:
     game = make_game(**plan.game)
-    cls, config = MODELS.get(plan.model["name"]), MODELS.configure(plan.model)
+    model = plan.policies[0].model
+    cls, config = MODELS.get(model["name"]), MODELS.configure(model)
     return build_model(cls, game.observation_shape, game.num_actions, config, plan.seed)
 
 
@@ -62,7 +64,7 @@ def collected(plan: Plan, num_rollouts: int) -> list[list[Rollout]]:
     backend = Serial()
     backend.start(plan)
     batches = [
-        [rollout._replace(data=Slot(*map(np.copy, rollout.data))) for rollout in backend.collect()]
+        [rollout._replace(slots=(Slot(*map(np.copy, rollout.data)),)) for rollout in backend.collect()]
         for _ in range(num_rollouts)
     ]
     backend.close()
@@ -94,7 +96,7 @@ def choices(rewards: Sequence[float], actions: Sequence[int] | None = None) -> l
         truncated=np.zeros((1, count), np.bool_),
         bootstrap=np.zeros(shape, np.float32),
     )
-    return [Rollout(0, 0, slot, np.zeros(slot.seats.shape[1], CLOCK))]
+    return [Rollout(0, 0, (slot,), np.zeros(slot.seats.shape[1], CLOCK))]
 
 
 def chooser(total_updates: int = 10, **settings: Any) -> PPO:
@@ -282,7 +284,7 @@ def test_rollouts_of_all_shards_are_learned_from() -> None:
     learner = chooser(epochs=1, minibatch_size=4)
     whole = choices(np.linspace(0.0, 1.0, 12).tolist())[0].data
     clock = np.zeros(4, CLOCK)
-    shards = [Rollout(i, 0, some_rows(whole, range(4 * i, 4 * i + 4)), clock) for i in range(3)]
+    shards = [Rollout(i, 0, (some_rows(whole, range(4 * i, 4 * i + 4)),), clock) for i in range(3)]
     with decisions_seen(learner) as batches:
         learner.update(shards)
     assert sorted(chain(*batches)) == list(range(12))
@@ -370,7 +372,7 @@ def test_decisions_of_unknown_outcome_are_left_out() -> None:
     assert set(chain(*batches)) == {0, 1, 2, 5}
 
     kept = [0, 1, 2, 5]
-    rest = Rollout(0, 0, some_rows(rollout.data, kept), rollout.clock[kept])
+    rest = Rollout(0, 0, (some_rows(rollout.data, kept),), rollout.clock[kept])
     assert without.update([rest]) == metrics
     assert learner.weights().tobytes() == without.weights().tobytes()
 
@@ -390,9 +392,7 @@ def test_absent_seats_are_left_out() -> None:
 
 def test_opponents_moves_are_not_learned_from() -> None:
     """Whatever they saw, thought and did: nothing but what it led to for the learner matters."""
-    plan = replace(
-        plan_of("tic_tac_toe"), seating="opponents", opponents={"fixed": [{"description": "random"}]}
-    )
+    plan = changed(plan_of("tic_tac_toe"), opponents=TableSettings((OpponentSpec("random"),)))
     backend = Serial()
     backend.start(plan)
     weights = WeightBlock(model_of(plan)).read()
@@ -507,8 +507,8 @@ def test_winning_moves_of_nim_are_learned_as_either_seat(seed: int) -> None:
 def test_nim_is_not_learned_where_perspectives_are_mixed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The toy is worth something: returns that take both seats for one lead to losing moves."""
 
-    def mixed(slot: Slot, discount: float, trace: float) -> Advantages:
-        return generalised_advantages(slot._replace(seats=np.zeros_like(slot.seats)), discount, trace)
+    def mixed(slot: Slot, gamma: float, gae_lambda: float) -> Advantages:
+        return generalised_advantages(slot._replace(seats=np.zeros_like(slot.seats)), gamma, gae_lambda)
 
     monkeypatch.setattr(ppo, "generalised_advantages", mixed)
     found = nim_moves_found(seed)

@@ -6,11 +6,11 @@ import pytest
 from senju.algorithms.learner import LearnerSetup
 from senju.algorithms.ppo import PPO, PPOConfig
 from senju.algorithms.ring_reader import RingReader
-from senju.backends.backend import Plan
 from senju.backends.serial import Serial
 from senju.collect.slots import Ring, RingShape, Rollout, Slot
 from senju.games import make_game
 from senju.models import make_model
+from tests.backends.common import new_plan
 from tests.collect.toy_games import Race
 
 MODEL = {"name": "mlp", "hidden": [8]}
@@ -28,12 +28,14 @@ def new_learner(ring: Ring, **settings: int) -> PPO:
 def backend() -> Serial:
     """It keeps one turn of two shards."""
     serial = Serial()
-    serial.start(Plan({"name": "tic_tac_toe"}, MODEL, 3, num_shards=2, games_per_shard=4, rollout_steps=6))
+    serial.start(
+        new_plan({"name": "tic_tac_toe"}, MODEL, 3, num_shards=2, games_per_shard=4, rollout_steps=6)
+    )
     return serial
 
 
 def kept(rollouts: list[Rollout]) -> list[Rollout]:
-    return [rollout._replace(data=Slot(*map(np.copy, rollout.data))) for rollout in rollouts]
+    return [rollout._replace(slots=(Slot(*map(np.copy, rollout.data)),)) for rollout in rollouts]
 
 
 @pytest.mark.parametrize(("attention", "steps"), [(1.0, 2), (0.1, 1), (1.6, 3), (3.0, 6)])

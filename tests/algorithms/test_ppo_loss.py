@@ -13,17 +13,17 @@ from torch import Tensor
 from senju.algorithms.masked_categorical import unpack_legal_bits
 from senju.algorithms.ppo_loss import (
     Coefficients,
-    Judge,
+    LossFunction,
     LossReport,
     Minibatch,
-    judge_compiled,
-    judge_reference,
+    compiled_loss,
     ppo_loss,
+    reference_loss,
 )
 from senju.errors import ModelError, NoLegalActionError
 from senju.kernels import pack_legal
 
-both = pytest.mark.parametrize("judge", [judge_compiled, judge_reference])
+both = pytest.mark.parametrize("judge", [compiled_loss, reference_loss])
 
 COEFFICIENTS = Coefficients(clip_range=0.2, value=0.7, entropy=0.03)
 
@@ -44,7 +44,7 @@ class Result(NamedTuple):
     values_gradient: NDArray[np.float32]
 
 
-def run(judge: Judge, problem: Problem, coefficients: Coefficients = COEFFICIENTS) -> Result:
+def run(judge: LossFunction, problem: Problem, coefficients: Coefficients = COEFFICIENTS) -> Result:
     logits, values = problem.logits.clone().requires_grad_(), problem.values.clone().requires_grad_()
     objective = judge(logits, values, problem.batch, coefficients)
     objective.backward()
@@ -144,7 +144,7 @@ LN_2 = math.log(2.0)
     ],
 )
 def test_clipped_objective_by_hand(
-    judge: Judge, old_prob: float, advantage: float, policy_loss: float, slope: float
+    judge: LossFunction, old_prob: float, advantage: float, policy_loss: float, slope: float
 ) -> None:
     batch = Minibatch(
         observation=torch.zeros(1, 1, dtype=torch.uint8),
@@ -169,7 +169,7 @@ def test_clipped_objective_by_hand(
 
 
 @both
-def test_entropy_gradient_by_hand(judge: Judge) -> None:
+def test_entropy_gradient_by_hand(judge: LossFunction) -> None:
     """Two actions of probability 3/4 and 1/4, no advantage: only the entropy pulls.
 
     H = −¾ ln ¾ − ¼ ln ¼ = 0.562335; d(−H)/d logit₀ = ¾ (ln ¾ + H) = 0.205990, and minus that for the other.
@@ -209,14 +209,14 @@ def quadrants(problem: Problem) -> set[tuple[str, bool]]:
 def test_compiled_equals_the_reference(num_actions: int, scale: float) -> None:
     problem = random_problem(num_actions, scale)
     assert len(quadrants(problem)) == 6, "both signs inside, above and below the clip"
-    compiled, reference = run(judge_compiled, problem), run(judge_reference, problem)
+    compiled, reference = run(compiled_loss, problem), run(reference_loss, problem)
     np.testing.assert_allclose(compiled.report, reference.report, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(compiled.logits_gradient, reference.logits_gradient, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(compiled.values_gradient, reference.values_gradient, rtol=1e-6, atol=1e-8)
 
 
 @both
-def test_every_sample_inside_the_clip_keeps_its_gradient(judge: Judge) -> None:
+def test_every_sample_inside_the_clip_keeps_its_gradient(judge: LossFunction) -> None:
     """min(ratio · A, clip(ratio) · A) has two equal sides there; rounding must not choose the flat one."""
     rng = np.random.default_rng(4)
     num_samples = 1000
@@ -231,14 +231,14 @@ def test_every_sample_inside_the_clip_keeps_its_gradient(judge: Judge) -> None:
 
 @both
 @pytest.mark.parametrize("num_actions", [2, 7, 70, 2187])
-def test_report_agrees_with_float64(judge: Judge, num_actions: int) -> None:
+def test_report_agrees_with_float64(judge: LossFunction, num_actions: int) -> None:
     problem = random_problem(num_actions, seed=1)
     _, expected = exact(problem, COEFFICIENTS)
     np.testing.assert_allclose(run(judge, problem).report, expected, rtol=3e-6, atol=1e-6)
 
 
 @both
-def test_gradients_agree_with_finite_differences(judge: Judge) -> None:
+def test_gradients_agree_with_finite_differences(judge: LossFunction) -> None:
     problem = random_problem(num_actions=4, num_samples=6)
     result = run(judge, problem)
     step = 1e-4  # the float64 objective's own error in a difference is then about 1e-9
@@ -261,7 +261,7 @@ def test_gradients_agree_with_finite_differences(judge: Judge) -> None:
 
 @both
 @pytest.mark.parametrize("num_actions", [2, 70, 2187])
-def test_single_legal_action_has_nothing_to_learn(judge: Judge, num_actions: int) -> None:
+def test_single_legal_action_has_nothing_to_learn(judge: LossFunction, num_actions: int) -> None:
     rng = np.random.default_rng(2)
     actions = rng.integers(0, num_actions, 5)
     allowed = np.eye(num_actions, dtype=np.bool_)[actions]
@@ -282,7 +282,7 @@ def test_saturated_policies_stay_finite_and_equal(num_actions: int) -> None:
     actions = rng.integers(0, num_actions, num_samples)
     log_ratios = rng.normal(0.0, 0.3, num_samples)
     problem = problem_of(logits, np.ones(logits.shape, np.bool_), actions, log_ratios, rng)
-    compiled, reference = run(judge_compiled, problem), run(judge_reference, problem)
+    compiled, reference = run(compiled_loss, problem), run(reference_loss, problem)
     for result in (compiled, reference):
         assert np.isfinite(result.report).all()
         assert np.isfinite(result.logits_gradient).all()
@@ -292,7 +292,7 @@ def test_saturated_policies_stay_finite_and_equal(num_actions: int) -> None:
 
 
 @both
-def test_illegal_logits_get_no_gradient_whatever_they_are(judge: Judge) -> None:
+def test_illegal_logits_get_no_gradient_whatever_they_are(judge: LossFunction) -> None:
     problem = random_problem(70)
     illegal = ~unpack_legal_bits(problem.batch.legal, 70)
     expected = run(judge, problem)
@@ -304,7 +304,7 @@ def test_illegal_logits_get_no_gradient_whatever_they_are(judge: Judge) -> None:
 
 
 @both
-def test_gradient_reaches_the_network_through_views(judge: Judge) -> None:
+def test_gradient_reaches_the_network_through_views(judge: LossFunction) -> None:
     """Logits and values are slices of one output, neither of which lies together in memory."""
     problem = random_problem(7)
     expected = run(judge, problem)
@@ -328,7 +328,7 @@ def test_reported_loss_adds_up_to_the_one_minimised() -> None:
 
 
 @both
-def test_nan_logits_are_refused(judge: Judge) -> None:
+def test_nan_logits_are_refused(judge: LossFunction) -> None:
     problem = random_problem(70)
     problem.logits[4, int(problem.batch.actions[4])] = math.nan
     with pytest.raises(
@@ -338,7 +338,7 @@ def test_nan_logits_are_refused(judge: Judge) -> None:
 
 
 @both
-def test_empty_mask_is_refused(judge: Judge) -> None:
+def test_empty_mask_is_refused(judge: LossFunction) -> None:
     problem = random_problem(70)
     problem.batch.legal[9] = 0
     with pytest.raises(NoLegalActionError, match=r"sample 9: the legal mask is empty|rows \[9\]"):
@@ -347,7 +347,7 @@ def test_empty_mask_is_refused(judge: Judge) -> None:
 
 @both
 @pytest.mark.parametrize("illegal_logit", [0.0, -math.inf])
-def test_action_that_is_illegal_in_its_own_mask_is_refused(judge: Judge, illegal_logit: float) -> None:
+def test_action_that_is_illegal_in_its_own_mask_is_refused(judge: LossFunction, illegal_logit: float) -> None:
     problem = random_problem(70)
     action = int((~unpack_legal_bits(problem.batch.legal[5], 70)).nonzero()[0])
     problem.batch.actions[5] = action
@@ -358,7 +358,7 @@ def test_action_that_is_illegal_in_its_own_mask_is_refused(judge: Judge, illegal
 
 @both
 @pytest.mark.parametrize("column", ["advantages", "returns"])
-def test_loss_that_is_not_finite_is_refused(judge: Judge, column: str) -> None:
+def test_loss_that_is_not_finite_is_refused(judge: LossFunction, column: str) -> None:
     problem = random_problem(7)
     getattr(problem.batch, column)[2] = math.nan
     with pytest.raises(ModelError, match="PPO's loss is not finite"):
@@ -366,7 +366,7 @@ def test_loss_that_is_not_finite_is_refused(judge: Judge, column: str) -> None:
 
 
 @both
-def test_action_that_has_become_impossible_is_refused(judge: Judge) -> None:
+def test_action_that_has_become_impossible_is_refused(judge: LossFunction) -> None:
     """A legal action of logit −∞ has no ratio to learn from."""
     problem = random_problem(7, num_samples=20)
     row = int(unpack_legal_bits(problem.batch.legal, 7).sum(-1).argmax())
@@ -376,7 +376,7 @@ def test_action_that_has_become_impossible_is_refused(judge: Judge) -> None:
 
 
 @both
-def test_impossible_legal_action_beside_the_one_taken_does_no_harm(judge: Judge) -> None:
+def test_impossible_legal_action_beside_the_one_taken_does_no_harm(judge: LossFunction) -> None:
     """As if it were illegal: a logit of −∞ is what a mask amounts to."""
     rng = np.random.default_rng(5)
     logits, actions = rng.normal(size=(4, 3)), np.zeros(4, np.int64)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from senju.algorithms.replay import Priorities, Replay, Sample
 from senju.collect.exploration import Acting
 from senju.collect.orders import Orders
+from senju.collect.policy import Policy
 from senju.collect.rollout import RolloutPlayer
 from senju.collect.shard import Shard
 from senju.collect.slots import Ring, RingShape, Rollout
@@ -239,7 +240,7 @@ def test_played_games_are_linked_to_the_positions_they_went_through() -> None:
     game, shape = Race(), RingShape(2, 7, 8, kept=4, keeps_final=True)
     ring = Ring(game, shape)
     model = ReadsObservation(game.observation_shape, game.num_actions, Part())
-    player = RolloutPlayer(game, model, shape.num_rows, StageClock(), acting=Acting("action_values"))
+    player = RolloutPlayer(game, [Policy(model, Acting("action_values"))], shape.num_rows, StageClock())
     shards = [Shard(game, index, shape.num_rows, 3) for index in range(shape.num_shards)]
     replay = Replay(ring, 0, 1, 0.5, game.is_zero_sum, stops_at_exploration=False)
     kinds = set()
@@ -248,9 +249,9 @@ def test_played_games_are_linked_to_the_positions_they_went_through() -> None:
         for shard in shards:
             ring.open(shard.index, turn)
             slot = ring.slot(shard.index, turn)
-            player.play(shard, slot, Orders(epsilon=1.0))
+            player.play(shard, [slot], Orders(epsilons=(1.0,)))
             ring.seal(shard.index, turn)
-            rollouts.append(Rollout(shard.index, 0, slot, shard.rows.clock, turn))
+            rollouts.append(Rollout(shard.index, 0, (slot,), shard.rows.clock, turn))
         replay.add(rollouts)
         sample = replay.sample(300, turn)
         for own, after, action, reward, factor in zip(
@@ -306,7 +307,7 @@ def test_observations_keep_their_shape_and_type() -> None:
     slot.final_at.fill(-1)
     ring.seal(0, 0)
     replay = Replay(ring, 0, 1, 1.0, is_zero_sum=True)
-    replay.add([Rollout(0, 0, slot, np.zeros(0), 0)])
+    replay.add([Rollout(0, 0, (slot,), np.zeros(0), 0)])
     sample = replay.sample(2, 0)
     assert sample.observation.dtype == sample.next_observation.dtype == np.float32
     assert sample.observation.shape == sample.next_observation.shape == (2, 3, 1)

@@ -1,8 +1,8 @@
 """Advantages worked out by hand, then against a slow reading of the definition.
 
 Throughout: a seat's decision k has the value V(k), the reward r(k) of all steps from it up to the
-seat's next decision, the surprise d(k) = r(k) + discount · V(k+1) − V(k), and the advantage
-A(k) = d(k) + discount · trace · A(k+1).
+seat's next decision, the surprise d(k) = r(k) + gamma · V(k+1) − V(k), and the advantage
+A(k) = d(k) + gamma · gae_lambda · A(k+1).
 """
 
 import itertools
@@ -67,7 +67,7 @@ NOTHING = (0.0, 0.0)
 
 
 @pytest.mark.parametrize(
-    ("trace", "expected"),
+    ("gae_lambda", "expected"),
     [
         # seat 0: d(0) = 0 + 0.75 − 0.5 = 0.25,  d(2) = −1 + 0 − 0.75 = −1.75
         # seat 1: d(1) = 0 − 0.5 + 0.25 = −0.25,  d(3) = 1 + 0 + 0.5 = 1.5
@@ -78,15 +78,15 @@ NOTHING = (0.0, 0.0)
         (0.95, [-1.4125, 1.175, -1.75, 1.5]),
     ],
 )
-def test_alternating_turns(trace: float, expected: list[float]) -> None:
+def test_alternating_turns(gae_lambda: float, expected: list[float]) -> None:
     slot = hand_slot(
         [0, 1, 0, 1], [0.5, -0.25, 0.75, -0.5], [NOTHING, NOTHING, NOTHING, (-1.0, 1.0)], terminated=[3]
     )
-    check(generalised_advantages(slot, 1.0, trace), slot, expected)
+    check(generalised_advantages(slot, 1.0, gae_lambda), slot, expected)
 
 
 @pytest.mark.parametrize(
-    ("trace", "expected"),
+    ("gae_lambda", "expected"),
     [
         # seat 0 at 0, 1 and 3: d(0) = 0.4 − 0.2 = 0.2, d(1) = −0.6 − 0.4 = −1.0, d(3) = 1 + 0.6 = 1.6
         # seat 1 at 2: d(2) = −1 − 0.1 = −1.1
@@ -97,24 +97,26 @@ def test_alternating_turns(trace: float, expected: list[float]) -> None:
         (0.95, [0.694, 0.52, -1.1, 1.6]),
     ],
 )
-def test_seat_that_moves_twice_in_a_row_is_its_own_successor(trace: float, expected: list[float]) -> None:
+def test_seat_that_moves_twice_in_a_row_is_its_own_successor(
+    gae_lambda: float, expected: list[float]
+) -> None:
     slot = hand_slot(
         [0, 0, 1, 0], [0.2, 0.4, 0.1, -0.6], [NOTHING, NOTHING, NOTHING, (1.0, -1.0)], terminated=[3]
     )
-    check(generalised_advantages(slot, 1.0, trace), slot, expected)
+    check(generalised_advantages(slot, 1.0, gae_lambda), slot, expected)
 
 
 def test_draw_is_worth_nothing_to_both() -> None:
-    # with a trace of 1 the advantage is the result less the value: 0 − V
+    # with a gae_lambda of 1 the advantage is the result less the value: 0 − V
     slot = hand_slot([0, 1, 0], [0.5, -0.25, 0.75], [NOTHING] * 3, terminated=[2])
     check(generalised_advantages(slot, 1.0, 1.0), slot, [-0.5, 0.25, -0.75])
 
 
-@pytest.mark.parametrize("trace", [0.0, 0.95, 1.0])
-def test_loss_on_the_opponents_move_is_credited_to_the_losers_last_move(trace: float) -> None:
+@pytest.mark.parametrize("gae_lambda", [0.0, 0.95, 1.0])
+def test_loss_on_the_opponents_move_is_credited_to_the_losers_last_move(gae_lambda: float) -> None:
     # seat 1 moves at 1 and never again: r(1) = 0 + (−1), so A(1) = −1 − 0.25 = −1.25
     slot = hand_slot([0, 1, 0], [0.0, 0.25, 0.5], [NOTHING, NOTHING, (1.0, -1.0)], terminated=[2])
-    estimate = generalised_advantages(slot, 1.0, trace)
+    estimate = generalised_advantages(slot, 1.0, gae_lambda)
     assert estimate.advantages[1].item() == -1.25
     assert estimate.returns[1].item() == -1.0
     assert estimate.advantages[2].item() == 0.5
@@ -126,21 +128,21 @@ def test_seat_that_never_moved_takes_no_part() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trace", "expected"),
+    ("gae_lambda", "expected"),
     [
         # first game, cut after step 2 where seat 1 was to move, worth 0.5 to it and −0.5 to seat 0:
         #   seat 0: d(0) = 0.3 − 0.1 = 0.2, d(2) = −0.5 − 0.3 = −0.8; seat 1: d(1) = 0.5 − 0.2 = 0.3
         # second game, won by seat 1 at step 4:
         #   seat 0: d(3) = −1 − 0.7 = −1.7; seat 1: d(4) = 1 + 0.6 = 1.6
         (0.0, [0.2, 0.3, -0.8, -1.7, 1.6]),
-        # A(0) = 0.2 − 0.8 = −0.6: with the trace running on into the next game it would be −2.3
+        # A(0) = 0.2 − 0.8 = −0.6: with the gae_lambda running on into the next game it would be −2.3
         (1.0, [-0.6, 0.3, -0.8, -1.7, 1.6]),
         # A(0) = 0.2 − 0.95 · 0.8 = −0.56
         (0.95, [-0.56, 0.3, -0.8, -1.7, 1.6]),
     ],
 )
 def test_truncation_in_mid_trace_bootstraps_from_the_truncated_position(
-    trace: float, expected: list[float]
+    gae_lambda: float, expected: list[float]
 ) -> None:
     slot = hand_slot(
         [0, 1, 0, 0, 1],
@@ -150,12 +152,12 @@ def test_truncation_in_mid_trace_bootstraps_from_the_truncated_position(
         terminated=[4],
         bootstrap={2: (-0.5, 0.5)},
     )
-    check(generalised_advantages(slot, 1.0, trace), slot, expected)
+    check(generalised_advantages(slot, 1.0, gae_lambda), slot, expected)
 
 
 @pytest.mark.parametrize("end", ["truncated", "terminated"])
 def test_nothing_of_the_next_game_leaks_into_the_one_before(end: str) -> None:
-    """Neither a value nor a reward nor a trace: the second game may be any game at all."""
+    """Neither a value nor a reward nor a gae_lambda: the second game may be any game at all."""
     rng = np.random.default_rng(0)
     seats = [0, 1, 0, 1, 0, 1]
     results = []
@@ -181,7 +183,7 @@ def test_rewards_of_a_truncated_step_count_beside_its_bootstrap() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trace", "expected"),
+    ("gae_lambda", "expected"),
     [
         # seat 0: r(0) = 1 + 2 = 3, d(0) = 3 + 0.5 · 4 − 1 = 4; r(2) = 5 + 7 = 12, d(2) = 12 − 4 = 8
         # seat 1: r(1) = 20 + 30 = 50, d(1) = 50 + 0.5 · 6 − 2 = 51; d(3) = 40 − 6 = 34
@@ -193,14 +195,14 @@ def test_rewards_of_a_truncated_step_count_beside_its_bootstrap() -> None:
         (0.95, [7.8, 67.15, 8.0, 34.0]),
     ],
 )
-def test_general_sum_rewards_and_a_discount_per_decision(trace: float, expected: list[float]) -> None:
+def test_general_sum_rewards_and_a_discount_per_decision(gae_lambda: float, expected: list[float]) -> None:
     slot = hand_slot(
         [0, 1, 0, 1],
         [1.0, 2.0, 4.0, 6.0],
         [(1.0, 10.0), (2.0, 20.0), (5.0, 30.0), (7.0, 40.0)],
         terminated=[3],
     )
-    check(generalised_advantages(slot, 0.5, trace), slot, expected)
+    check(generalised_advantages(slot, 0.5, gae_lambda), slot, expected)
 
 
 def test_end_of_the_rollout_bootstraps_both_seats() -> None:
@@ -258,7 +260,7 @@ def test_simultaneous_moves_with_an_absent_seat() -> None:
     assert estimate.is_known[:, 0].tolist() == [[True, True], [True, False], [True, False], [True, True]]
     np.testing.assert_allclose(estimate.advantages[:, 0, 0], [1.1, 2.1, 3.1, 3.6], rtol=1e-6)
     np.testing.assert_allclose(estimate.advantages[[0, 3], 0, 1], [60.3, 39.2], rtol=1e-6)
-    # with a trace of 1: A(0) of seat 1 = 60.3 + 39.2 = 99.5 = 10 + 20 + 30 + 40 − 0.5
+    # with a gae_lambda of 1: A(0) of seat 1 = 60.3 + 39.2 = 99.5 = 10 + 20 + 30 + 40 − 0.5
     whole = generalised_advantages(slot, 1.0, 1.0)
     assert whole.advantages[0, 0, 1] == pytest.approx(99.5, rel=1e-6)
 
@@ -317,11 +319,11 @@ def games_of(slot: Slot, row: int) -> list[range]:
     return [range(start, end + 1) for start, end in zip(starts, [*ends, last], strict=True)]
 
 
-def slow_advantages(slot: Slot, discount: float, trace: float) -> NDArray[np.float64]:
+def slow_advantages(slot: Slot, gamma: float, gae_lambda: float) -> NDArray[np.float64]:
     """The definition read forwards; NaN where a decision cannot be learned from.
 
     In each game of a row each seat's decisions are listed. A decision's advantage is the sum of the
-    surprises from it on, each discount · trace times less than the one before.
+    surprises from it on, each gamma · gae_lambda times less than the one before.
     """
     advantages = np.full(slot.values.shape, np.nan)
     _, num_rows, num_seats = slot.rewards.shape
@@ -338,9 +340,9 @@ def slow_advantages(slot: Slot, discount: float, trace: float) -> NDArray[np.flo
         surprises = []
         for k, (time, _) in enumerate(decisions):
             reward = sum(float(slot.rewards[t, row, seat]) for t in range(time, borders[k]))
-            surprises.append(reward + discount * [*values, after][k + 1] - values[k])
+            surprises.append(reward + gamma * [*values, after][k + 1] - values[k])
         for k, (time, place) in enumerate(decisions):
-            shares = [(discount * trace) ** j for j in range(len(surprises) - k)]
+            shares = [(gamma * gae_lambda) ** j for j in range(len(surprises) - k)]
             advantages[time, row, place] = sum(map(operator.mul, shares, surprises[k:]))
     return advantages
 
@@ -351,15 +353,15 @@ def slow_advantages(slot: Slot, discount: float, trace: float) -> NDArray[np.flo
     num_steps=st.integers(1, 14),
     num_seats=st.integers(1, 3),
     acts_at_once=st.booleans(),
-    discount=st.sampled_from([1.0, 0.99, 0.5]),
-    trace=st.sampled_from([0.0, 0.95, 1.0]),
+    gamma=st.sampled_from([1.0, 0.99, 0.5]),
+    gae_lambda=st.sampled_from([0.0, 0.95, 1.0]),
 )
 def test_agrees_with_the_definition_read_forwards(
-    seed: int, num_steps: int, num_seats: int, acts_at_once: bool, discount: float, trace: float
+    seed: int, num_steps: int, num_seats: int, acts_at_once: bool, gamma: float, gae_lambda: float
 ) -> None:
     slot = random_slot(np.random.default_rng(seed), num_steps, 2, num_seats, acts_at_once)
-    estimate = generalised_advantages(slot, discount, trace)
-    expected = slow_advantages(slot, discount, trace)
+    estimate = generalised_advantages(slot, gamma, gae_lambda)
+    expected = slow_advantages(slot, gamma, gae_lambda)
     np.testing.assert_array_equal(estimate.is_known, ~np.isnan(expected))
     known = estimate.is_known
     np.testing.assert_allclose(estimate.advantages[known], expected[known], rtol=1e-5, atol=1e-5)

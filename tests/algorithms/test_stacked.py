@@ -1,7 +1,7 @@
 """Learners stacked into one computation: the same learning as one after another, and nothing shared."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -10,12 +10,11 @@ import pytest
 import torch
 
 from senju.algorithms.dqn import DQN
-from senju.algorithms.independent import OneByOne, Way
+from senju.algorithms.learner_runner import LearnerRunner, SequentialLearners
+from senju.algorithms.learner_stack import LearnerStack
 from senju.algorithms.ppo import Selection
 from senju.algorithms.ring_reader import Sample
-from senju.algorithms.stacked import Stacked
-from senju.algorithms.stacked_dqn import StackedDQN
-from senju.algorithms.stacked_ppo import StackedPPO
+from senju.algorithms.stacked_learners import StackedLearners
 from senju.errors import ModelError
 from tests.algorithms.crowd import (
     MARK,
@@ -40,7 +39,7 @@ STOPPING = SMALL_PPO | {"epochs": 4, "kl_stop": 0.002, "normalise_advantages": F
 TOLERANCE = 1e-4
 
 
-def trained(world: World, num_updates: int) -> tuple[OneByOne, Stacked]:
+def trained(world: World, num_updates: int) -> tuple[SequentialLearners, StackedLearners]:
     """One by one and stacked, from the same rollouts."""
     ways = world.one_by_one(), world.stacked()
     for _ in range(num_updates):
@@ -48,7 +47,7 @@ def trained(world: World, num_updates: int) -> tuple[OneByOne, Stacked]:
     return ways
 
 
-def assert_alike(one: Way, other: Way, first: Way) -> None:
+def assert_alike(one: LearnerRunner, other: LearnerRunner, first: LearnerRunner) -> None:
     assert largest_difference(one, other) < TOLERANCE
     assert largest_difference(one, first) > 50 * TOLERANCE, "they have learned"
 
@@ -234,15 +233,14 @@ def test_every_row_is_computed_from_its_own_agents_observations(
     algorithm: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[int, int]] = []
-    kind = StackedDQN if algorithm is PRIORITISED else StackedPPO
-    original = kind.step
+    original = LearnerStack._gradient_step
 
-    def noting(self: Any, rows: Sequence[int], batches: Sequence[Any]) -> Any:
-        for row, batch in zip(rows, batches, strict=True):
-            seen.extend((row, mark) for mark in _marks(batch))
+    def noting(self: Any, rows: Sequence[int], batches: Mapping[int, Any]) -> Any:
+        for row in rows:
+            seen.extend((row, mark) for mark in _marks(batches[row]))
         return original(self, rows, batches)
 
-    monkeypatch.setattr(kind, "step", noting)
+    monkeypatch.setattr(LearnerStack, "_gradient_step", noting)
     world = World([(MLP, algorithm)] * NUM_SEATS)
     stacked = world.stacked()
     for _ in range(5):
@@ -254,7 +252,7 @@ def test_every_row_is_computed_from_its_own_agents_observations(
 
 def _marks(batch: Sample | Selection) -> list[int]:
     if isinstance(batch, Selection):
-        return batch.minibatch().observation[:, 1, 0, 0].int().tolist()
+        return batch.batch.observation[batch.indices, 1, 0, 0].int().tolist()
     positions = np.concatenate([batch.observation, batch.next_observation])
     return [int(mark) for mark in positions[:, 1, 0, 0]]
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from senju.algorithms.dqn_loss import Rules, in_one_copy, judge, transitions
-from senju.algorithms.ppo_loss import Coefficients, Judge, Minibatch, judge_compiled, judge_reference
+from senju.algorithms.dqn_loss import Rules, dqn_loss, in_one_copy, transitions
+from senju.algorithms.ppo_loss import Coefficients, LossFunction, Minibatch, compiled_loss, reference_loss
 from senju.algorithms.ring_reader import Sample
 from senju.errors import ModelError, NoLegalActionError
 from senju.timing import StageClock
@@ -41,9 +41,9 @@ def target(observation: Tensor) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("is_dueling", [False, True])
 def test_dqn_judges_each_network_by_its_own_sample(is_double: bool, is_dueling: bool) -> None:
     rules, samples = Rules(is_double, is_dueling, 0.5), [sample_of(seed) for seed in range(NUM_NETWORKS)]
-    together = judge(network, target, transitions(samples, NUM_ACTIONS, CPU), rules, StageClock())
+    together = dqn_loss(network, target, transitions(samples, NUM_ACTIONS, CPU), rules, StageClock())
     for row, sample in enumerate(samples):
-        alone = judge(network, target, transitions([sample], NUM_ACTIONS, CPU), rules, StageClock())
+        alone = dqn_loss(network, target, transitions([sample], NUM_ACTIONS, CPU), rules, StageClock())
         for part, own in zip(together, alone, strict=True):
             assert torch.allclose(part[row], own[0], atol=1e-6)
 
@@ -72,7 +72,7 @@ def minibatch_of(seed: int) -> tuple[Tensor, Tensor, Minibatch]:
 
 
 COEFFICIENTS = Coefficients(0.2, 0.7, 0.03)
-both = pytest.mark.parametrize("judge", [judge_compiled, judge_reference])
+both = pytest.mark.parametrize("judge", [compiled_loss, reference_loss])
 
 
 def stacked(problems: list[tuple[Tensor, Tensor, Minibatch]]) -> tuple[Tensor, Tensor, Minibatch]:
@@ -81,7 +81,7 @@ def stacked(problems: list[tuple[Tensor, Tensor, Minibatch]]) -> tuple[Tensor, T
     return torch.stack(logits), torch.stack(values), Minibatch(*columns)
 
 
-def gradients(judge: Judge, logits: Tensor, values: Tensor, batch: Minibatch) -> list[Tensor]:
+def gradients(judge: LossFunction, logits: Tensor, values: Tensor, batch: Minibatch) -> list[Tensor]:
     leaves = logits.requires_grad_(), values.requires_grad_()
     objective = judge(*leaves, batch, COEFFICIENTS)
     objective.backward()
@@ -89,7 +89,7 @@ def gradients(judge: Judge, logits: Tensor, values: Tensor, batch: Minibatch) ->
 
 
 @both
-def test_ppo_judges_each_network_by_its_own_minibatch(judge: Judge) -> None:
+def test_ppo_judges_each_network_by_its_own_minibatch(judge: LossFunction) -> None:
     problems = [minibatch_of(seed) for seed in range(NUM_NETWORKS)]
     together = gradients(judge, *stacked(problems))
     for row, problem in enumerate(problems):
@@ -100,7 +100,7 @@ def test_ppo_judges_each_network_by_its_own_minibatch(judge: Judge) -> None:
 
 
 @both
-def test_decision_of_any_network_that_cannot_be_judged_is_refused(judge: Judge) -> None:
+def test_decision_of_any_network_that_cannot_be_judged_is_refused(judge: LossFunction) -> None:
     problems = [minibatch_of(seed) for seed in range(NUM_NETWORKS)]
     problems[2][0][4] = torch.nan
     with pytest.raises(ModelError, match="sample 4: the policy's logits are not finite"):

@@ -9,20 +9,41 @@ import psutil
 import pytest
 
 from senju.backends import BACKENDS
-from senju.backends.backend import Backend, Plan, WorkerStatus
+from senju.backends.backend import Backend
+from senju.backends.plan import Plan, PolicyPlan
 from senju.collect.slots import Rollout
 from senju.games import make_game
 from senju.models import MODELS, build_model
 from senju.models.weights import WeightBlock, Weights
+from senju.workers.role import WorkerStatus
 
-PLAN = Plan(
-    game={"name": "connect_four"},
-    model={"name": "mlp", "hidden": [16]},
-    seed=8,
-    num_shards=3,
-    games_per_shard=4,
-    rollout_steps=10,
-)
+OF_POLICY = set(PolicyPlan.model_fields) - {"seed"}
+
+
+def new_plan(game: dict[str, Any], model: dict[str, Any], seed: int, *sizes: int, **settings: Any) -> Plan:
+    """A plan with one policy; its settings may stand among the plan's. Sizes: shards, rows, steps."""
+    settings |= zip(("num_shards", "games_per_shard", "rollout_steps"), sizes, strict=False)
+    of_policy = {name: settings.pop(name) for name in OF_POLICY & set(settings)}
+    policy = PolicyPlan(model=model, seed=seed, **of_policy)
+    return Plan(game=game, policies=(policy,), seed=seed, **settings)
+
+
+def changed(plan: Plan, **changes: Any) -> Plan:
+    """The plan with other settings, of its own or of its policies."""
+    of_policy = {name: changes.pop(name) for name in OF_POLICY & set(changes)}
+    if "seed" in changes:
+        of_policy["seed"] = changes["seed"]
+    policies = tuple(policy.model_copy(update=of_policy) for policy in plan.policies)
+    return plan.model_copy(update={"policies": policies, **changes})
+
+
+def model_of(plan: Plan) -> dict[str, Any]:
+    """The settings of the only policy's network."""
+    (policy,) = plan.policies
+    return policy.model
+
+
+PLAN = new_plan({"name": "connect_four"}, {"name": "mlp", "hidden": [16]}, 8, 3, 4, 10)
 SAME_LOGITS = {"name": "tests.collect.toy_models:ReadsObservation"}
 GAMES = ["connect_four", "tic_tac_toe", "tests.collect.toy_games:Race", "tests.collect.toy_games:Meeting"]
 
@@ -47,7 +68,7 @@ def started(plan: Plan, name: str = "serial", **settings: Any) -> Iterator[Backe
 def contents(rollouts: list[Rollout]) -> list[Content]:
     """All bytes of the rollouts, copied: they stay valid only until the next call."""
     return [
-        (r.shard, r.version, b"".join(array.tobytes() for array in r.data), r.clock.tobytes())
+        (r.shard, r.version, b"".join(a.tobytes() for slot in r.slots for a in slot), r.clock.tobytes())
         for r in rollouts
     ]
 
@@ -56,10 +77,10 @@ def weights_of(plan: Plan, seed: int) -> Weights:
     """The weights that the plan's network would begin with, given that seed."""
     game = make_game(**plan.game)
     model = build_model(
-        MODELS.get(plan.model["name"]),
+        MODELS.get(model_of(plan)["name"]),
         game.observation_shape,
         game.num_actions,
-        MODELS.configure(plan.model),
+        MODELS.configure(model_of(plan)),
         seed,
     )
     return WeightBlock(model).read()
@@ -101,10 +122,10 @@ class Restartable:
 
     def from_the_start(self) -> Backend:
         """The backend as if it had just started, but for what its workers have seen."""
-        self.backend.resume()
+        self.backend.team.resume()
         self.backend.restore(self._first)
         publish_turn(self.backend, self.plan, 0)
-        self.backend.take_events()
+        self.backend.report()
         return self.backend
 
 
@@ -145,7 +166,7 @@ def pid_of(backend: Backend, index: int) -> int:
 
 def gather_events(backend: Backend, kind: str) -> list[str]:
     """The messages of the events of one kind since the last look."""
-    return [event.message for event in backend.take_events() if event.kind == kind]
+    return [event.message for event in backend.report().events if event.kind == kind]
 
 
 def children_of_this_process() -> set[int]:

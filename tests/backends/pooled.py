@@ -1,15 +1,17 @@
 """Backends that are played as a training loop does it, with a pool of snapshots and fixed opponents."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
-from senju.backends.backend import Backend, Plan
+from senju.backends.backend import Backend
+from senju.backends.plan import Plan
 from senju.collect.seating import Failure
-from senju.collect.slots import PASSING
+from senju.collect.slots import TRANSIENT
 from senju.games import make_game
+from senju.models.weights import Weights
 from senju.opponents.pool import OpponentPool, OpponentsConfig
-from tests.backends.common import PLAN, Content, contents, started, weights_of
+from senju.opponents.table import OpponentSpec, TableSettings
+from tests.backends.common import PLAN, Content, changed, contents, started, weights_of
 
 CONFIG = OpponentsConfig(
     snapshot_interval=1,
@@ -25,23 +27,21 @@ CONFIG = OpponentsConfig(
 
 def pooled(plan: Plan = PLAN, config: OpponentsConfig = CONFIG, **changes: Any) -> Plan:
     """The plan against opponents."""
-    table = {
-        "fixed": [{"description": description} for description in config.fixed],
-        "in_play": config.in_play,
-        "self_share": config.self_share,
-        "epsilon": config.epsilon,
-    }
-    return replace(plan, seating="opponents", opponents=table, num_snapshots=config.num_places, **changes)
+    fixed = tuple(OpponentSpec(description) for description in config.fixed)
+    table = TableSettings(fixed, config.in_play, config.self_share, config.epsilon)
+    return changed(plan, opponents=table, num_snapshots=config.num_places, **changes)
 
 
 class PooledPlay:
     """A backend with its pool; each turn other weights, less exploration, and now and then a snapshot."""
 
     def __init__(self, backend: Backend, plan: Plan, config: OpponentsConfig = CONFIG) -> None:
+        assert plan.opponents is not None
         self.backend, self.plan, self.turn = backend, plan, 0
         shape = (plan.num_shards, plan.games_per_shard, make_game(**plan.game).num_seats)
-        self.pool = OpponentPool(config, plan.table.fixed, shape)
+        self.pool = OpponentPool(config, plan.opponents.fixed, shape)
         self.failures: list[Failure] = []
+        self._new_opponents: dict[int, Weights] = {}
 
     def play(self, turns: int) -> list[list[Content]]:
         """All bytes of the next turns."""
@@ -50,24 +50,22 @@ class PooledPlay:
     def _turns(self, turns: int) -> Iterator[list[Content]]:
         plan, backend = self.plan, self.backend
         for turn in range(self.turn, self.turn + turns):
-            orders = self.pool.orders(turn, epsilon=0.9 / (turn + 1))
-            backend.publish(weights_of(plan, plan.seed + turn), turn, orders)
+            orders = self.pool.orders(turn, (0.9 / (turn + 1),))
+            backend.publish(weights_of(plan, plan.seed + turn), turn, orders, self._new_opponents)
             rollouts = backend.collect()
             yield contents(rollouts)
-            failures = backend.take_failures()
+            failures = [failure for rollout in rollouts for failure in rollout.failures]
             self.failures += failures
             self.pool.see(rollouts, failures)
-            for place, weights in self.pool.grow(turn + 1, weights_of(plan, plan.seed + turn + 1)):
-                backend.publish_opponent(place, weights)
+            self._new_opponents = self.pool.grow(turn + 1, weights_of(plan, plan.seed + turn + 1))
         self.turn += turns
 
     def taken_over_by(self, backend: Backend) -> "PooledPlay":
         """The same on another backend, as after a resume."""
         other = PooledPlay(backend, self.plan, self.pool.config)
         other.pool.load(self.pool.as_dict(), self.pool.weights, self.pool.totals)
-        for member in other.pool.members:
-            if member.place >= 0:
-                backend.publish_opponent(member.place, other.pool.weights[member.number])
+        members = [member for member in other.pool.members if member.place >= 0]
+        other._new_opponents = {member.place: other.pool.weights[member.number] for member in members}
         backend.restore(self.backend.snapshot(), turn=self.turn)
         other.turn = self.turn
         return other
@@ -80,7 +78,7 @@ def kept(backend: Backend) -> dict[tuple[int, int], bytes]:
         (shard, turn): b"".join(
             column.tobytes()
             for name, column in ring.slot(shard, turn)._asdict().items()
-            if name not in PASSING
+            if name not in TRANSIENT
         )
         for shard in range(ring.shape.num_shards)
         for turn in ring.sealed(shard)

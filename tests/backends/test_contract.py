@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from tests.backends.common import (
     PLAN,
     Content,
     Restartable,
+    changed,
     contents,
     new_backend,
     oracle,
@@ -141,25 +141,27 @@ def test_rollouts_stay_as_they_are_until_the_next_call(backend: Backend) -> None
 
 
 def test_timings_are_of_the_stages_and_taking_them_empties_them(backend: Backend) -> None:
-    backend.take_timings()
+    backend.report()
     backend.collect()
-    timings = backend.take_timings()
+    timings = backend.report().timings
     assert timings.pop("opponents", 0.0) == 0.0, "nobody else plays"
     assert set(timings) - {"waiting"} == {"observe", "evaluate", "choose", "step", "restart"}
     assert all(seconds >= 0 for seconds in timings.values())
-    assert backend.take_timings() == {}
+    assert backend.report().timings == {}
 
 
 def test_activities_name_every_rollout_once(backend: Backend) -> None:
-    backend.take_activities()
+    backend.report()
     for _ in range(2):
         backend.collect()
-    activities = backend.take_activities()
-    turns = sorted({activity.turn for activity in activities})
+    activities = backend.report().activities
+    turns = sorted({activity.task.turn for activity in activities})
     assert len(turns) == 2
-    assert sorted((a.turn, a.shard) for a in activities) == [(turn, s) for turn in turns for s in range(3)]
+    assert sorted((a.task.turn, a.task.shard) for a in activities) == [
+        (turn, s) for turn in turns for s in range(3)
+    ]
     assert all(activity.began <= activity.ended for activity in activities)
-    assert backend.take_activities() == []
+    assert backend.report().activities == []
 
 
 def test_turn_that_comes_in_parts_loses_nothing(backend: Backend) -> None:
@@ -168,7 +170,7 @@ def test_turn_that_comes_in_parts_loses_nothing(backend: Backend) -> None:
         while len(found) < len(expected):
             found += contents(backend.collect(timeout=0.001))
         assert sorted(found) == expected
-    assert backend.take_events() == []
+    assert backend.report().events == []
 
 
 def test_shard_that_came_early_waits_for_the_others_before_its_next_rollout(pool: Backend) -> None:
@@ -183,36 +185,36 @@ def test_shard_that_came_early_waits_for_the_others_before_its_next_rollout(pool
 
 
 def test_paused_backend_plays_on_when_resumed(backend: Backend) -> None:
-    backend.pause()
+    backend.team.pause()
     assert backend.collect(timeout=0.05) == []
     states = {worker.state for worker in workers_of(backend)}
     assert states == {"paused"}
-    threading.Timer(0.05, backend.resume).start()
+    threading.Timer(0.05, backend.team.resume).start()
     assert contents(backend.collect()) == oracle(PLAN, 1)[0]
 
 
 def test_one_paused_worker_leaves_its_work_to_the_others(pool: Backend) -> None:
     wait_for_workers(pool, 2)
-    pool.pause([0])
+    pool.team.pause([0])
     assert play(pool, PLAN, 3) == oracle(PLAN, 3)
     by_index = {worker.index: worker.state for worker in workers_of(pool)}
     assert by_index == {0: "paused", 1: "waiting"}
-    pool.take_activities()
+    pool.report()
     pool.collect()
-    assert {activity.worker for activity in pool.take_activities()} == {1}
+    assert {activity.worker for activity in pool.report().activities} == {1}
 
 
 def test_status_counts_workers_and_slots(pool: Backend) -> None:
     status = pool.status()
-    assert (status.wanted_workers, len(status.workers), status.restarts) == (2, 2, 0)
+    assert (status.team.wanted_workers, len(status.workers), status.team.restarts) == (2, 2, 0)
     slots = (status.slots_ready, status.slots_playing, status.slots_held, status.slots_free)
     assert slots == (0, 0, 0, 3)
     assert all(worker.restarts == 0 for worker in status.workers)
-    before = sum(worker.rollouts for worker in status.workers)
+    before = sum(worker.num_finished for worker in status.workers)
     pool.collect()
     status = pool.status()
     assert (status.slots_held, status.slots_free) == (3, 0)
-    assert sum(worker.rollouts for worker in status.workers) == before + 3
+    assert sum(worker.num_finished for worker in status.workers) == before + 3
     assert all(0 <= worker.busy_share <= 1 for worker in status.workers)
     assert status.memory_bytes > 0
     has_processes = status.backend == "processes"
@@ -222,7 +224,7 @@ def test_status_counts_workers_and_slots(pool: Backend) -> None:
 
 
 def test_unknown_worker_is_refused(pool: Backend) -> None:
-    for act in (pool.pause, pool.resume, pool.reset):
+    for act in (pool.team.pause, pool.team.resume, pool.team.reset):
         with pytest.raises(ConfigError, match=r"there is no worker 7; workers are \[0, 1\]"):
             act([1, 7])
     assert {worker.state for worker in workers_of(pool)} == {"waiting"}, "nothing was done"
@@ -230,7 +232,7 @@ def test_unknown_worker_is_refused(pool: Backend) -> None:
 
 def test_resize_to_nobody_is_refused(backend: Backend) -> None:
     with pytest.raises(ConfigError, match="num_workers=0"):
-        backend.resize(0)
+        backend.team.resize(0)
 
 
 def test_snapshot_of_another_number_of_shards_is_refused(backend: Backend) -> None:
@@ -244,7 +246,7 @@ def test_restoring_waits_for_rollouts_under_way_and_forgets_them(pool: Backend) 
         pool.collect(timeout=0.0)  # the workers have begun
         pool.restore(snapshot)
     assert contents(pool.collect()) == oracle(PLAN, 1)[0]
-    assert pool.take_events() == []
+    assert pool.report().events == []
 
 
 def test_more_workers_than_shards_are_not_started(caplog: pytest.LogCaptureFixture) -> None:
@@ -273,13 +275,13 @@ def test_can_be_closed_twice(name: str) -> None:
 def test_can_be_closed_after_a_start_that_failed(name: str) -> None:
     backend = new_backend(name)
     with pytest.raises(ConfigError, match="unknown game"):
-        backend.start(replace(PLAN, game={"name": "chequers"}))
+        backend.start(changed(PLAN, game={"name": "chequers"}))
     backend.close()
 
 
 def test_closed_backend_says_so_and_keeps_nobody_waiting() -> None:
     with started(PLAN, "threads", num_workers=1) as backend:
-        backend.pause()
+        backend.team.pause()
         raised: list[BaseException] = []
 
         def collect() -> None:
@@ -295,7 +297,13 @@ def test_closed_backend_says_so_and_keeps_nobody_waiting() -> None:
         assert [str(error) for error in raised] == [
             "the workers were stopped; start another backend to go on"
         ]
-        for act in (backend.collect, backend.pause, backend.resume, backend.reset, lambda: backend.resize(2)):
+        for act in (
+            backend.collect,
+            backend.team.pause,
+            backend.team.resume,
+            backend.team.reset,
+            lambda: backend.team.resize(2),
+        ):
             with pytest.raises(ControlError, match="stopped"):
                 act()
         backend.status()

@@ -11,7 +11,7 @@ from senju.backends.backend import Plan
 from senju.errors import WorkerError
 from tests.backends.common import is_alive, pid_of, started, wait_until
 from tests.backends.trap_games import order, trap_plan, was_sprung
-from tests.training.environments.traps import HELPERS
+from tests.environments.traps import HELPERS
 
 BACKENDS = ["serial", "threads", "processes"]
 STRICT = {"num_workers": 1, "shard_attempts": 1, "failing_shard": "stop"}
@@ -85,7 +85,7 @@ def test_helpers_of_a_game_end_with_its_worker(tmp_path: Path, how: str) -> None
         if how == "killed":
             os.kill(worker, signal.SIGKILL)
         if how == "replaced":
-            backend.reset()
+            backend.team.reset()
         if how != "closed":
             wait_until(lambda: pid_of(backend, 0) != worker)
             wait_until(lambda: not any(map(is_alive, helpers)))

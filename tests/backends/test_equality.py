@@ -1,29 +1,28 @@
 """Equal bytes for any number of workers, on every backend: the serial one is the oracle."""
 
-from dataclasses import replace
-
 import pytest
 
 from senju.backends.backend import Backend, Plan
-from tests.backends.common import PLAN, oracle, play, publish_turn, started, wait_for_workers
+from senju.collect.resignation import Resignation
+from tests.backends.common import PLAN, changed, oracle, play, publish_turn, started, wait_for_workers
 
 TURNS = 5
 TOYS = "tests.collect.toy_games"
 PLANS = {
-    "connect four": replace(PLAN, num_shards=5),
-    "connect four, games cut short": replace(PLAN, num_shards=4, max_game_length=7),
-    "tic-tac-toe with a resnet": replace(
+    "connect four": changed(PLAN, num_shards=5),
+    "connect four, games cut short": changed(PLAN, num_shards=4, max_game_length=7),
+    "tic-tac-toe with a resnet": changed(
         PLAN,
         game={"name": "tic_tac_toe"},
         model={"name": "resnet", "channels": 8, "blocks": 1},
         num_shards=5,
     ),
-    "a race": replace(PLAN, game={"name": f"{TOYS}:Race"}, num_shards=7, games_per_shard=2),
-    "a meeting, games cut short": replace(
+    "a race": changed(PLAN, game={"name": f"{TOYS}:Race"}, num_shards=7, games_per_shard=2),
+    "a meeting, games cut short": changed(
         PLAN, game={"name": f"{TOYS}:Meeting"}, num_shards=5, games_per_shard=3, max_game_length=3
     ),
-    "connect four, games given up": replace(PLAN, num_shards=4, resign_below=0.05, resign_exempt=0.3),
-    "one row in each shard": replace(PLAN, num_shards=8, games_per_shard=1, rollout_steps=3),
+    "connect four, games given up": changed(PLAN, num_shards=4, resignation=Resignation(0.05, 0.3)),
+    "one row in each shard": changed(PLAN, num_shards=8, games_per_shard=1, rollout_steps=3),
 }
 
 
@@ -49,12 +48,16 @@ def test_the_oracle_plays_something_else_in_every_turn_and_shard() -> None:
 
 def test_cutting_games_short_matters() -> None:
     plan = PLANS["connect four, games cut short"]
-    assert oracle(plan, 1) != oracle(replace(plan, max_game_length=0), 1)
+    assert oracle(plan, 1) != oracle(changed(plan, max_game_length=0), 1)
 
 
 def test_giving_up_matters_and_so_do_the_exempt_games() -> None:
     plan = PLANS["connect four, games given up"]
-    others = (plan, replace(plan, resign_below=0.0), replace(plan, resign_exempt=0.0))
+    others = (
+        plan,
+        changed(plan, resignation=Resignation(0.0)),
+        changed(plan, resignation=Resignation(0.05, 0.0)),
+    )
     assert len({str(oracle(other, 1)) for other in others}) == len(others)
 
 
@@ -63,7 +66,7 @@ def test_giving_up_matters_and_so_do_the_exempt_games() -> None:
 def test_threads_play_what_serial_plays(plan: Plan, num_workers: int) -> None:
     with started(plan, "threads", num_workers=num_workers) as backend:
         require_equal_bytes(backend, plan)
-        assert backend.take_events() == []
+        assert backend.report().events == []
 
 
 MOST_WORKERS = {
@@ -83,8 +86,8 @@ def test_processes_play_what_serial_plays(name: str) -> None:
     with started(plan, "processes", num_workers=most) as backend:
         first = backend.snapshot()
         for num_workers in range(most, 0, -1):
-            backend.resize(num_workers)
+            backend.team.resize(num_workers)
             wait_for_workers(backend, num_workers)
             require_equal_bytes(backend, plan)
             backend.restore(first)
-        assert backend.take_events() == []
+        assert backend.report().events == []

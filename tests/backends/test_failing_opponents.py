@@ -1,6 +1,5 @@
 """Opponents that raise or cheat: their games are cut off, they are named once, and all others play on."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from senju.collect.orders import Orders
 from senju.collect.seating import CURRENT, Failure
 from senju.collect.slots import Rollout
 from senju.opponents.pool import OpponentsConfig
-from tests.backends.common import PLAN, Content, contents, gather_events, started, weights_of
+from tests.backends.common import PLAN, Content, changed, contents, gather_events, started, weights_of
 from tests.backends.pooled import PooledPlay, pooled, pooled_oracle
 from tests.backends.trap_games import order, trap_plan, was_sprung
 from tests.collect.toy_opponents import HERE
@@ -27,7 +26,7 @@ CONFIG = OpponentsConfig(
     on_failure="drop",
 )
 RAISES, CHEATS = 2, 3
-RACE = replace(PLAN, game={"name": "tests.collect.toy_games:Race"}, keeps_final=True)
+RACE = changed(PLAN, game={"name": "tests.collect.toy_games:Race"}, keeps_final=True)
 NEVER_DROPPED = Orders(ids=(1, 2, 3), places=(-1, -1, -1), odds=(0.2, 0.4, 0.4))
 
 
@@ -36,9 +35,14 @@ def play(backend: Backend, plan: Plan, turns: int) -> tuple[list[list[Content]],
     found, failures = [], []
     for turn in range(turns):
         backend.publish(weights_of(plan, plan.seed + turn), turn, NEVER_DROPPED)
-        found.append(contents(backend.collect()))
-        failures.append(backend.take_failures())
+        rollouts = backend.collect()
+        found.append(contents(rollouts))
+        failures.append(failures_of(rollouts))
     return found, failures
+
+
+def failures_of(rollouts: list[Rollout]) -> list[Failure]:
+    return [failure for rollout in rollouts for failure in rollout.failures]
 
 
 def rollouts_of(plan: Plan) -> list[Rollout]:
@@ -94,13 +98,11 @@ def test_failure_names_opponent_game_row_and_what_was_wrong() -> None:
 
 
 def test_each_opponent_is_named_once_in_a_rollout_and_sits_in_no_new_game_of_it() -> None:
-    plan = pooled(replace(RACE, num_shards=1, games_per_shard=12, rollout_steps=30), CONFIG)
+    plan = pooled(changed(RACE, num_shards=1, games_per_shard=12, rollout_steps=30), CONFIG)
     with started(plan) as serial:
         serial.publish(weights_of(plan, 1), 0, NEVER_DROPPED)
         [rollout] = serial.collect()
-        failures = serial.take_failures()
-        assert sorted(failure.opponent for failure in failures) == [RAISES, CHEATS]
-        assert serial.take_failures() == []
+        assert sorted(failure.opponent for failure in rollout.failures) == [RAISES, CHEATS]
     seated = rollout.data.seated
     assert not np.isin(seated[15:], [RAISES, CHEATS]).any(), "their last games are over"
     assert np.isin(seated[:5], [RAISES, CHEATS]).any()
@@ -109,7 +111,7 @@ def test_each_opponent_is_named_once_in_a_rollout_and_sits_in_no_new_game_of_it(
 def test_rollouts_go_on_when_everybody_has_failed() -> None:
     """The rest of the rollout's new games are played by the learner alone."""
     config = CONFIG.model_copy(update={"fixed": (f"{HERE}:cheats_in_the_middle",)})
-    plan = pooled(replace(RACE, rollout_steps=30), config)
+    plan = pooled(changed(RACE, rollout_steps=30), config)
     with started(plan) as serial:
         serial.publish(weights_of(plan, 1), 0, Orders(ids=(1,), places=(-1,), odds=(1.0,)))
         for rollout in serial.collect():
@@ -147,7 +149,7 @@ def test_failures_of_a_turn_taken_in_parts_come_with_their_rollouts() -> None:
             rollouts = backend.collect(timeout=0.001)
             collected += len(rollouts)
             rows = {r.shard * plan.games_per_shard + i for r in rollouts for i in range(plan.games_per_shard)}
-            failures = backend.take_failures()
+            failures = failures_of(rollouts)
             assert {failure.row for failure in failures} <= rows
             found += failures
         assert sorted(found) == sorted(expected)
@@ -155,24 +157,24 @@ def test_failures_of_a_turn_taken_in_parts_come_with_their_rollouts() -> None:
 
 def test_failures_in_rollouts_that_are_forgotten_are_forgotten_too() -> None:
     """Played ahead, and then again after a restore: told once."""
-    plan = replace(pooled(RACE, CONFIG), max_lag=2)
+    plan = changed(pooled(RACE, CONFIG), max_lag=2)
     with started(plan, "threads", num_workers=2) as backend, started(plan) as serial:
         for each in (backend, serial):
             each.publish(weights_of(plan, plan.seed), 0, NEVER_DROPPED)
         first = backend.snapshot()
         for _ in range(3):
             backend.collect()
-            backend.take_failures()
             backend.restore(first)
         for _ in range(2):
-            assert contents(backend.collect()) == contents(serial.collect())
-            assert backend.take_failures() == serial.take_failures() != []
+            found, expected = backend.collect(), serial.collect()
+            assert contents(found) == contents(expected)
+            assert failures_of(found) == failures_of(expected) != []
 
 
 @pytest.mark.slow
 def test_processes_tell_of_the_same_failures_once_although_workers_are_killed(tmp_path: Path) -> None:
     """One of them after it has told of the failures, and before it has handed the rollout over."""
-    base = replace(trap_plan(tmp_path), keeps_final=True, rollout_steps=8)
+    base = changed(trap_plan(tmp_path), keeps_final=True, rollout_steps=8)
     plan = pooled(base, CONFIG)
     with started(plan) as serial:
         expected = play(serial, plan, 3)
@@ -180,5 +182,5 @@ def test_processes_tell_of_the_same_failures_once_although_workers_are_killed(tm
         order(plan, "kill", shard=1, at=0, where="sending")
         assert play(backend, plan, 3) == expected
         assert was_sprung(plan)
-        assert len(gather_events(backend, "replay")) == 1
+        assert len(gather_events(backend, "worker_lost")) == 1
     assert all(any(failure.row in (2, 3) for failure in failures) for failures in expected[1][:1])

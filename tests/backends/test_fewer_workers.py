@@ -3,14 +3,14 @@
 import os
 import re
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from senju.backends.processes import nursery
+from senju.workers import fork_server
 from tests.backends.common import (
     PLAN,
+    changed,
     gather_events,
     oracle,
     pid_of,
@@ -31,7 +31,7 @@ def test_fewer_workers_where_no_more_can_be_had_and_none_at_last(
         found = play(backend, plan, 1)
         with monkeypatch.context() as patched:
             patched.setattr("sys.executable", "/no/such/python")
-            backend.resize(3)
+            backend.team.resize(3)
             found += play(backend, plan, 2, first=1)
             wait_for_workers(backend, 1)
             assert [message.rpartition("; ")[2] for message in gather_events(backend, "fewer_workers")] == [
@@ -42,11 +42,10 @@ def test_fewer_workers_where_no_more_can_be_had_and_none_at_last(
             found += play(backend, plan, 3, first=2)
             [message] = gather_events(backend, "sequential")
             assert "worker 0 cannot be started: [Errno 2] No such file" in message
-            assert message.endswith("going on in this process alone, one rollout after another")
             assert [worker.pid for worker in workers_of(backend)] == [None]
-            backend.reset()
+            backend.team.reset()
             found += play(backend, plan, 4, first=3)
-        backend.resize(2)  # there is room again
+        backend.team.resize(2)  # there is room again
         found += play(backend, plan, 5, first=4)
         wait_for_workers(backend, 2)
         assert pid_of(backend, 1)
@@ -69,10 +68,10 @@ def test_machine_that_can_start_no_process_plays_in_this_one(
         executable.write_text(f"#!/bin/sh\n{command}\n")
         executable.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(executable))
-    monkeypatch.setattr(nursery, "_PATIENCE", 1.0)
+    monkeypatch.setattr(fork_server, "_LOAD_SECONDS", 1.0)
     with started(PLAN, "processes", num_workers=2, start_timeout=0.1, worker_timeout=1) as backend:
         assert play(backend, PLAN, 3) == oracle(PLAN, 3)
-        events = backend.take_events()
+        events = backend.report().events
         assert [event.kind for event in events if event.kind not in ("worker_lost", "worker_hung")] == [
             "fewer_workers",
             "sequential",
@@ -83,7 +82,7 @@ def test_machine_that_can_start_no_process_plays_in_this_one(
 
 @pytest.mark.slow
 def test_worker_without_memory_leaves_its_place_empty(tmp_path: Path) -> None:
-    plan = replace(
+    plan = changed(
         PLAN,
         game={"name": "tests.backends.script_games:Greedy", "folder": str(tmp_path), "spared": os.getpid()},
     )

@@ -16,10 +16,9 @@ import pytest
 
 import senju
 from senju.backends.backend import Backend
-from senju.backends.member import Hand
-from senju.backends.processes import Processes
-from senju.backends.processes.hand import ProcessHand
 from senju.errors import WorkerError
+from senju.workers.process import ProcessExecutor, ProcessHandle
+from senju.workers.role import Role
 from tests.backends.common import (
     PLAN,
     children_of_this_process,
@@ -33,6 +32,7 @@ from tests.backends.common import (
     workers_of,
 )
 from tests.backends.trap_games import order, trap_plan
+from tests.workers.self_describing import SelfDescribing
 
 ROOT = Path(senju.__file__).parent.parent
 NOTICED_WITHIN = 2.0  # seconds, in which workers find out that they are alone
@@ -123,17 +123,17 @@ def test_nothing_is_left_of_a_backend(tmp_path: Path, end: Callable[[Backend], N
 def test_nothing_is_left_of_a_start_that_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """By Ctrl-C, while it waits for a worker that will not get ready."""
     backend = new_backend("processes", num_workers=2)
-    hire = Processes._hire
+    start = ProcessExecutor.start
 
-    def hire_and_interrupt(self: Processes, index: int) -> Hand:
-        hand = hire(self, index)
+    def start_and_interrupt(self: ProcessExecutor, role: Role, index: int) -> ProcessHandle:
+        handle = start(self, role, index)
         if index == 1:
-            assert hand.pid is not None
-            os.kill(hand.pid, signal.SIGSTOP)
+            assert handle.pid is not None
+            os.kill(handle.pid, signal.SIGSTOP)
             threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-        return hand
+        return handle
 
-    monkeypatch.setattr(Processes, "_hire", hire_and_interrupt)
+    monkeypatch.setattr(ProcessExecutor, "start", start_and_interrupt)
     with nothing_is_left():
         with pytest.raises(KeyboardInterrupt):
             backend.start(PLAN)
@@ -183,7 +183,7 @@ def test_worker_that_cannot_be_started_leaves_no_file_open(
     files = open_files()
     room_for_files(room)
     with pytest.raises(OSError, match="Too many open files"):
-        ProcessHand(0, 0, (), b"{}")
+        ProcessHandle(SelfDescribing(), 0, {})
     room_for_files(100)
     assert open_files() == files
 
@@ -205,18 +205,18 @@ def test_many_losses_leave_no_file_open_and_no_process(tmp_path: Path) -> None:
 SCRIPT = """
 import socket, sys, time
 from pathlib import Path
-from dataclasses import replace
-from senju.backends.pool import PoolConfig
+from senju.backends.parallel import ParallelBackendConfig
 from senju.backends.processes import Processes
+from tests.backends.common import changed
 from tests.backends.trap_games import order, trap_plan
 
 if __name__ == "__main__":
     folder, then = Path(sys.argv[1]), sys.argv[2]
-    plan = replace(trap_plan(folder), sockets=(str(folder / "socket"),))
+    plan = changed(trap_plan(folder), sockets=(str(folder / "socket"),))
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(folder / "socket"))
     listener.listen()
-    backend = Processes(PoolConfig(num_workers=2, worker_timeout=0.5))
+    backend = Processes(ParallelBackendConfig(num_workers=2, worker_timeout=0.5))
     if then == "start":
         print("starting", flush=True)
     backend.start(plan)

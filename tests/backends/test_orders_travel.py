@@ -3,21 +3,22 @@
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from senju.backends.backend import Backend, Plan
+from senju.backends.backend import Plan
+from senju.collect.exploration import Acting
 from senju.collect.orders import Orders
 from senju.collect.slots import Rollout
 from senju.games.tic_tac_toe import TicTacToe
 from senju.models.weights import Weights
-from tests.backends.common import PLAN, SAME_LOGITS, started
+from senju.opponents.table import TableSettings
+from tests.backends.common import PLAN, SAME_LOGITS, changed, started
 from tests.collect.seated_play import preferring
 
 NUM_PLACES = 4
-WHOLE_GAMES = replace(
+WHOLE_GAMES = changed(
     PLAN,
     model=SAME_LOGITS,
     game={"name": "tic_tac_toe"},
@@ -25,10 +26,9 @@ WHOLE_GAMES = replace(
     games_per_shard=2,
     rollout_steps=9,
     whole_games=True,  # so that all games of a rollout are drawn in it
-    seating="opponents",
-    opponents={"epsilon": 0.0},
+    opponents=TableSettings(epsilon=0.0),
     num_snapshots=NUM_PLACES,
-    acting={"by": "action_values"},
+    acting=Acting("action_values"),
 )
 
 
@@ -39,7 +39,9 @@ def block(version: int) -> Weights:
 
 def orders(version: int) -> Orders:
     """Explore always or never; and one opponent, of a number and in a place that tell the version."""
-    return Orders(epsilon=float(version % 2), ids=(version + 1,), places=(version % NUM_PLACES,), odds=(1.0,))
+    return Orders(
+        epsilons=(float(version % 2),), ids=(version + 1,), places=(version % NUM_PLACES,), odds=(1.0,)
+    )
 
 
 def require_one_version(rollout: Rollout) -> None:
@@ -70,19 +72,18 @@ def _hurried() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-def publish_opponents(backend: Backend) -> None:
-    for place in range(NUM_PLACES):
-        likes = [float(action == place) for action in range(9)]
-        backend.publish_opponent(place, preferring(TicTacToe(), likes))
+def opponents() -> dict[int, Weights]:
+    """Each prefers the action of its place."""
+    likes = np.eye(NUM_PLACES, 9).tolist()
+    return {place: preferring(TicTacToe(), likes[place]) for place in range(NUM_PLACES)}
 
 
 @pytest.mark.usefixtures("_hurried")
 @pytest.mark.parametrize("max_lag", [0, 2])
 def test_rollouts_are_of_one_publication_however_fast_they_come(plan: Plan, max_lag: int) -> None:
     is_over, published = threading.Event(), 0
-    with started(replace(plan, max_lag=max_lag), "threads", num_workers=2) as backend:
-        publish_opponents(backend)
-        backend.publish(block(0), 0, orders(0))
+    with started(changed(plan, max_lag=max_lag), "threads", num_workers=2) as backend:
+        backend.publish(block(0), 0, orders(0), opponents())
 
         def publish() -> None:
             nonlocal published
@@ -110,7 +111,7 @@ def test_rollouts_are_of_one_publication_however_fast_they_come(plan: Plan, max_
 
 def test_serial_backend_plays_by_the_newest_orders(plan: Plan) -> None:
     with started(plan) as backend:
-        publish_opponents(backend)
+        backend.publish(block(0), 0, orders(0), opponents())
         for version in (0, 1, 5, 2):
             backend.publish(block(version), version, orders(version))
             for rollout in backend.collect():

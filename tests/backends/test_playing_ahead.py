@@ -1,7 +1,6 @@
 """The `async` mode: workers play ahead, never further than allowed, and nothing is dropped."""
 
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from senju.backends.backend import Backend, Plan
 from tests.backends.common import (
     PLAN,
+    changed,
     contents,
     gather_events,
     publish_turn,
@@ -40,24 +40,26 @@ def is_at_rest(backend: Backend, plan: Plan) -> bool:
 
 @pytest.mark.parametrize("max_lag", [1, 3])
 def test_workers_play_ahead_up_to_the_bound_and_drop_nothing(max_lag: int) -> None:
-    plan = replace(PLAN, max_lag=max_lag)
+    plan = changed(PLAN, max_lag=max_lag)
     with started(plan, "threads", num_workers=2, worker_timeout=0.5) as backend:
         lags = lag_of(backend, plan, 8)
         assert min(lags) == 0
         assert max(lags) == max_lag, "they did not play ahead, or too far"
-        played = [worker.rollouts for worker in workers_of(backend)]
+        played = [worker.num_finished for worker in workers_of(backend)]
         assert sum(played) == (8 + max_lag) * plan.num_shards
-        activities = backend.take_activities()
+        activities = backend.report().activities
         expected = [(turn, shard) for turn in range(8 + max_lag) for shard in range(plan.num_shards)]
-        assert sorted((a.turn, a.shard) for a in activities) == expected, "each once, and none left out"
+        assert sorted((a.task.turn, a.task.shard) for a in activities) == expected, (
+            "each once, and none left out"
+        )
         time.sleep(1.0)  # nobody collects: they wait, and do not count as hung
         assert is_at_rest(backend, plan)
-        assert backend.take_events() == []
+        assert backend.report().events == []
 
 
 @pytest.mark.parametrize("max_lag", [1, 3])
 def test_playing_ahead_with_unchanged_weights_gives_the_serial_bytes(max_lag: int) -> None:
-    plan = replace(PLAN, max_lag=max_lag)
+    plan = changed(PLAN, max_lag=max_lag)
     with started(plan) as serial, started(plan, "threads", num_workers=2) as backend:
         for turn in range(6):
             assert contents(backend.collect()) == contents(serial.collect()), turn
@@ -68,10 +70,10 @@ def test_playing_ahead_with_unchanged_weights_gives_the_serial_bytes(max_lag: in
 
 @pytest.mark.slow
 def test_async_worker_that_dies_loses_nothing(tmp_path: Path) -> None:
-    plan = replace(trap_plan(tmp_path), max_lag=2)
+    plan = changed(trap_plan(tmp_path), max_lag=2)
     with started(plan) as serial, started(plan, "processes", num_workers=2) as backend:
         order(plan, "kill", shard=1, at=9)
         for turn in range(6):
             assert contents(backend.collect()) == contents(serial.collect()), turn
         assert was_sprung(plan)
-        assert len(gather_events(backend, "replay")) == 1
+        assert len(gather_events(backend, "worker_lost")) == 1

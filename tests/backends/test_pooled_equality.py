@@ -2,7 +2,6 @@
 
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,36 +9,46 @@ import pytest
 import torch
 
 from senju.backends.backend import Backend, Plan
+from senju.collect.exploration import Acting
 from senju.errors import ModelError
 from senju.machine import math_threads
-from tests.backends.common import PLAN, contents, gather_events, pid_of, started, wait_for_workers, weights_of
+from tests.backends.common import (
+    PLAN,
+    changed,
+    contents,
+    gather_events,
+    pid_of,
+    started,
+    wait_for_workers,
+    weights_of,
+)
 from tests.backends.pooled import CONFIG, PooledPlay, kept, pooled, pooled_oracle
 from tests.backends.trap_games import order, trap_plan, was_sprung
 
 TURNS = 6
 TOYS = "tests.collect.toy_games"
-BY_VALUES = {"by": "action_values", "ladder": 1.5}
+BY_VALUES = Acting("action_values", ladder=1.5)
 WITHOUT_MINIMAX = CONFIG.model_copy(update={"fixed": ("random", "tests.collect.toy_opponents:any_legal")})
 
 PLANS = {
-    "a policy with a pool": pooled(replace(PLAN, num_shards=5)),
+    "a policy with a pool": pooled(changed(PLAN, num_shards=5)),
     "action values with a replay": pooled(
-        replace(PLAN, num_shards=4, acting=BY_VALUES, kept_turns=3, keeps_final=True, max_game_length=9)
+        changed(PLAN, num_shards=4, acting=BY_VALUES, kept_turns=3, keeps_final=True, max_game_length=9)
     ),
     "whole games": pooled(
-        replace(
+        changed(
             PLAN,
             game={"name": "tic_tac_toe"},
-            acting=BY_VALUES | {"is_dueling": True},
+            acting=BY_VALUES._replace(is_dueling=True),
             rollout_steps=7,
             whole_games=True,
             kept_turns=2,
             keeps_final=True,
         )
     ),
-    "three seats": pooled(replace(PLAN, game={"name": f"{TOYS}:Trio"}), WITHOUT_MINIMAX),
+    "three seats": pooled(changed(PLAN, game={"name": f"{TOYS}:Trio"}), WITHOUT_MINIMAX),
     "all act at once": pooled(
-        replace(PLAN, game={"name": f"{TOYS}:Meeting"}, acting=BY_VALUES), WITHOUT_MINIMAX
+        changed(PLAN, game={"name": f"{TOYS}:Meeting"}, acting=BY_VALUES), WITHOUT_MINIMAX
     ),
 }
 CONFIGS = {name: WITHOUT_MINIMAX if name in ("three seats", "all act at once") else CONFIG for name in PLANS}
@@ -67,7 +76,7 @@ def test_everybody_plays_in_the_oracle(name: str) -> None:
     assert max(seated) > 4
     turns, ring, _ = pooled_oracle(plan, TURNS, CONFIGS[name])
     assert len({data for turn in turns for _, _, data, _ in turn}) == TURNS * plan.num_shards
-    assert len(ring) == plan.num_shards * plan.kept_turns
+    assert len(ring) == plan.num_shards * plan.policies[0].kept_turns
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 3])
@@ -75,12 +84,12 @@ def test_everybody_plays_in_the_oracle(name: str) -> None:
 def test_threads_play_what_serial_plays(name: str, num_workers: int) -> None:
     with started(PLANS[name], "threads", num_workers=num_workers) as backend:
         require_equal_bytes(backend, name)
-        assert backend.take_events() == []
+        assert backend.report().events == []
 
 
 def test_math_threads_of_the_learner_change_no_byte_of_serial_play() -> None:
     """Workers have one each; the batches here are of sizes that torch rounds differently with two."""
-    plan = pooled(replace(PLAN, games_per_shard=16))
+    plan = pooled(changed(PLAN, games_per_shard=16))
     expected, _, _ = pooled_oracle(plan, TURNS)
     with math_threads(2), started(plan) as serial:
         assert PooledPlay(serial, plan).play(TURNS) == expected
@@ -94,11 +103,11 @@ def test_processes_play_what_serial_plays() -> None:
     with started(PLANS[name], "processes", num_workers=3) as backend:
         first = backend.snapshot()
         for num_workers in (3, 2, 1):
-            backend.resize(num_workers)
+            backend.team.resize(num_workers)
             wait_for_workers(backend, num_workers)
             require_equal_bytes(backend, name)
             backend.restore(first, turn=0)
-        assert backend.take_events() == []
+        assert backend.report().events == []
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -116,7 +125,7 @@ def test_resumed_play_goes_on_as_if_it_had_never_stopped(name: str, turn: int) -
 
 
 def trapped(folder: Path) -> Plan:
-    return pooled(replace(trap_plan(folder), acting=BY_VALUES, kept_turns=3, keeps_final=True))
+    return pooled(changed(trap_plan(folder), acting=BY_VALUES, kept_turns=3, keeps_final=True))
 
 
 @pytest.mark.slow
@@ -137,14 +146,14 @@ def test_killed_workers_change_no_byte(tmp_path: Path) -> None:
             found += played.play(1)
         assert found == turns
         assert kept(backend) == ring
-        assert len(gather_events(backend, "replay")) >= 2
+        assert len(gather_events(backend, "worker_lost")) >= 2
 
 
 @pytest.mark.parametrize("max_lag", [1, 2, 3])
 @pytest.mark.parametrize("kept_turns", [1, 4])
 def test_kept_turns_stay_as_they_are_while_workers_play_ahead(max_lag: int, kept_turns: int) -> None:
     """Whatever was collected last is all there, and of older turns what a replay needs."""
-    plan = replace(
+    plan = changed(
         PLAN, max_lag=max_lag, kept_turns=kept_turns, keeps_final=True, acting=BY_VALUES, max_game_length=5
     )
     with started(plan) as serial, started(plan, "threads", num_workers=2) as backend:
@@ -160,7 +169,7 @@ def test_kept_turns_stay_as_they_are_while_workers_play_ahead(max_lag: int, kept
 
 def test_restored_backend_counts_turns_from_where_it_is_told() -> None:
     """And knows nothing of rollouts that are to be played anew."""
-    plan = replace(PLAN, kept_turns=3, max_lag=1)
+    plan = changed(PLAN, kept_turns=3, max_lag=1)
     for name in ("serial", "threads"):
         with started(plan, name) as backend:
             first = backend.snapshot()
@@ -178,10 +187,10 @@ def test_restored_backend_counts_turns_from_where_it_is_told() -> None:
 
 def test_opponents_weights_of_another_size_are_refused() -> None:
     plan = PLANS["a policy with a pool"]
-    other = replace(plan, model={"name": "mlp", "hidden": [8]})
+    other = changed(plan, model={"name": "mlp", "hidden": [8]})
     for name in ("serial", "threads"):
         with (
             started(plan, name) as backend,
             pytest.raises(ModelError, match=r"weights of \d+ bytes .* it is of another architecture"),
         ):
-            backend.publish_opponent(0, weights_of(other, 1))
+            backend.publish(weights_of(plan, 1), 1, opponents={0: weights_of(other, 1)})

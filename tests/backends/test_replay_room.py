@@ -1,22 +1,22 @@
 """A replay larger than memory is refused before anything is allocated, with how large it may be."""
 
 import re
-from dataclasses import replace
 from itertools import count
 
 import psutil
 import pytest
 
-from senju.backends import arena as arena_module
-from senju.backends.arena import LEARNER_BYTES, arena_bytes, require_room
+from senju.backends import shared_block
 from senju.backends.backend import Plan
-from senju.backends.building import block_sizes, new_acting_models
+from senju.backends.building import new_models, weight_sizes
+from senju.backends.shared_block import LEARNER_BYTES, require_room, rollout_bytes
+from senju.collect.exploration import Acting
 from senju.errors import ConfigError
 from senju.games import make_game
-from tests.backends.common import GAMES, PLAN, new_backend
+from tests.backends.common import GAMES, PLAN, changed, new_backend
 
 PER_TURN = 3 * 10 * 4  # shards, steps, games
-HUGE = replace(PLAN, kept_turns=10**12 // PER_TURN, keeps_final=True, acting={"by": "action_values"})
+HUGE = changed(PLAN, kept_turns=10**12 // PER_TURN, keeps_final=True, acting=Acting("action_values"))
 REFUSED = re.compile(
     r"the replay of (\d+) positions needs (\d+) MiB and (\d+) MiB are free; "
     r"algorithm\.replay_size may be at most (\d+)"
@@ -35,7 +35,7 @@ def refused(plan: Plan) -> tuple[int, int, int, int]:
 
 
 def sizes_of(plan: Plan) -> list[int]:
-    return block_sizes(plan, new_acting_models(plan))
+    return weight_sizes(new_models(plan))
 
 
 @pytest.mark.parametrize("name", ["serial", "threads", "processes"])
@@ -52,20 +52,20 @@ def test_every_backend_refuses_it_and_allocates_nothing(name: str) -> None:
 @pytest.fixture(params=[64 * 2**20, 3 * 2**30], ids=["64 MiB", "3 GiB"])
 def free(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """As on a machine with so much memory, which does not change."""
-    monkeypatch.setattr(arena_module, "memory_available", lambda: request.param)
+    monkeypatch.setattr(shared_block, "memory_available", lambda: request.param)
     return int(request.param)
 
 
 @pytest.mark.parametrize("game", GAMES)
 @pytest.mark.parametrize("max_lag", [0, 2])
 def test_as_large_as_it_says_passes_and_nearly_fills_memory(game: str, max_lag: int, free: int) -> None:
-    plan = replace(HUGE, game={"name": game}, max_lag=max_lag)
+    plan = changed(HUGE, game={"name": game}, max_lag=max_lag)
     positions, needed, free_mebibytes, most = refused(plan)
     per_turn = PER_TURN * make_game(**plan.game).num_acting
-    assert positions == plan.kept_turns * per_turn
+    assert positions == plan.policies[0].kept_turns * per_turn
     assert free_mebibytes == free // 2**20
     assert most % per_turn == 0
-    largest = replace(plan, kept_turns=most // per_turn)
+    largest = changed(plan, kept_turns=most // per_turn)
     num_bytes = require_room(largest, make_game(**plan.game), sizes_of(plan))
     used = num_bytes + most * LEARNER_BYTES
     assert 0.94 * free < used <= 0.95 * free + 1
@@ -77,23 +77,23 @@ def test_one_turn_more_than_fits_is_refused(free: int) -> None:
     game, sizes = make_game(**PLAN.game), sizes_of(PLAN)
 
     def needed(turns: int) -> int:
-        rollouts = arena_bytes(replace(HUGE, kept_turns=turns), game, sizes)
+        rollouts = rollout_bytes(changed(HUGE, kept_turns=turns), game, sizes)
         return rollouts + turns * PER_TURN * LEARNER_BYTES
 
     roughly = free * 1000 // needed(1000)
     too_many = next(turns for turns in count(roughly) if needed(turns) > free)
-    require_room(replace(HUGE, kept_turns=too_many - 1), game, sizes)
-    positions, _, _, most = refused(replace(HUGE, kept_turns=too_many))
+    require_room(changed(HUGE, kept_turns=too_many - 1), game, sizes)
+    positions, _, _, most = refused(changed(HUGE, kept_turns=too_many))
     assert positions == too_many * PER_TURN > most
 
 
 def test_rollouts_that_leave_no_room_for_a_replay_are_told_apart(free: int) -> None:
-    plan = replace(HUGE, rollout_steps=10**9, kept_turns=2)
+    plan = changed(HUGE, rollout_steps=10**9, kept_turns=2)
     with pytest.raises(ConfigError, match="fewer num_games or a smaller rollout_steps: not even one update"):
         require_room(plan, make_game(**plan.game), sizes_of(plan))
 
 
 def test_newest_rollouts_alone_are_no_replay(free: int) -> None:
-    plan = replace(PLAN, rollout_steps=10**9)
+    plan = changed(PLAN, rollout_steps=10**9)
     with pytest.raises(ConfigError, match=r"the rollouts need .* collect with fewer num_games"):
         require_room(plan, make_game(**plan.game), sizes_of(plan))

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from senju.backends.schedule import Finished, Schedule, Task
+from senju.backends.schedule import Finished, Played, RolloutTask, Schedule
 
 
 class AnySchedule(RuleBasedStateMachine):
@@ -17,9 +17,9 @@ class AnySchedule(RuleBasedStateMachine):
     def start(self, num_shards: int, depth: int) -> None:
         self.schedule = Schedule(num_shards, depth)
         self.num_shards, self.depth = num_shards, depth
-        self.playing: list[Task] = []
-        self.late: list[Task] = []  # tasks that nobody waits for any more
-        self.tickets: set[int] = set()
+        self.playing: list[RolloutTask] = []
+        self.late: list[RolloutTask] = []  # tasks that nobody waits for any more
+        self.numbers: set[int] = set()
         self.ready: dict[tuple[int, int], int] = {}  # (shard, turn): version
         self.held: set[tuple[int, int]] = set()
         self.next_turn = [0] * num_shards  # that each shard hands over
@@ -42,9 +42,9 @@ class AnySchedule(RuleBasedStateMachine):
         assert task.shard in waiting
         assert task.turn == self.first_missing(task.shard)
         assert task.turn == min(map(self.first_missing, waiting)), "the furthest behind comes first"
-        assert task.ticket not in self.tickets
+        assert task.number not in self.numbers
         assert (task.shard, task.turn % self.depth) not in self.places(), "the slot is in use"
-        self.tickets.add(task.ticket)
+        self.numbers.add(task.number)
         self.playing.append(task)
 
     def waiting(self) -> list[int]:
@@ -68,8 +68,8 @@ class AnySchedule(RuleBasedStateMachine):
     def finish(self, data: Any) -> None:
         task = self.playing.pop(data.draw(st.integers(0, len(self.playing) - 1)))
         self.version += 1
-        assert self.schedule.finish(task, self.version)
-        assert not self.schedule.finish(task, self.version + 1), "a second message of it counts for nothing"
+        assert self.schedule.finish(task, Played(self.version))
+        assert not self.schedule.finish(task, Played(self.version + 1)), "a second message of it"
         self.ready[task.shard, task.turn] = self.version
         self.failures.pop(task.shard, None)
 
@@ -77,7 +77,7 @@ class AnySchedule(RuleBasedStateMachine):
     @rule(data=st.data())
     def finish_too_late(self, data: Any) -> None:
         task = self.late[data.draw(st.integers(0, len(self.late) - 1))]
-        assert not self.schedule.finish(task, version=10**9)
+        assert not self.schedule.finish(task, Played(10**9))
 
     @precondition(lambda self: self.playing)
     @rule(data=st.data(), is_its_fault=st.booleans())
@@ -97,7 +97,7 @@ class AnySchedule(RuleBasedStateMachine):
         turn, is_complete, ready = self.schedule.turn, self.schedule.is_complete(), self.schedule.ready()
         taken = self.schedule.take()
         assert [finished.shard for finished in taken] == sorted(ready)
-        for shard, taken_turn, version in taken:
+        for shard, taken_turn, version, _ in taken:
             assert taken_turn == turn == self.next_turn[shard]
             assert version == self.ready.pop((shard, turn))
             self.held.add((shard, turn))
@@ -109,10 +109,10 @@ class AnySchedule(RuleBasedStateMachine):
     def abandon(self, data: Any) -> None:
         shard = data.draw(st.integers(0, self.num_shards - 1))
         for task in [task for task in self.playing if task.shard == shard]:
-            self.schedule.lose(task)  # the supervisor abandons a shard only when it has failed
+            self.schedule.lose(task)  # the team abandons a shard only when it has failed
             self.playing.remove(task)
             self.late.append(task)
-        self.schedule.abandon(shard)
+        self.schedule.abandon(RolloutTask(0, shard, 0))
 
     @rule()
     def rewind(self) -> None:
@@ -127,7 +127,7 @@ class AnySchedule(RuleBasedStateMachine):
 
     @invariant()
     def all_that_wait_are_counted(self) -> None:
-        assert self.schedule.count_playable() == len(self.waiting())
+        assert self.schedule.count_waiting() == len(self.waiting())
 
     @invariant()
     def turn_is_complete_when_nothing_of_it_is_missing(self) -> None:
@@ -172,12 +172,12 @@ AnySchedule.TestCase.settings = settings(max_examples=150, stateful_step_count=6
 TestAnySchedule = AnySchedule.TestCase
 
 
-def played(schedule: Schedule, version: int = 0) -> list[Task]:
+def played(schedule: Schedule, version: int = 0) -> list[RolloutTask]:
     """Play all that can be played."""
     tasks = []
     while task := schedule.begin():
         tasks.append(task)
-        schedule.finish(task, version)
+        schedule.finish(task, Played(version))
     return tasks
 
 
@@ -199,11 +199,11 @@ def test_turn_that_is_taken_in_parts_holds_all_back() -> None:
     first, second = schedule.begin(), schedule.begin()
     assert first is not None
     assert second is not None
-    schedule.finish(first, version=0)
+    schedule.finish(first, Played(0))
     assert schedule.take() == [Finished(0, 0, 0)]
     schedule.release()
     assert schedule.begin() is None
-    schedule.finish(second, version=0)
+    schedule.finish(second, Played(0))
     assert schedule.take() == [Finished(1, 0, 0)]
     assert schedule.begin() is None, "the caller still has it"
     schedule.release()
@@ -213,7 +213,7 @@ def test_turn_that_is_taken_in_parts_holds_all_back() -> None:
 def test_shard_that_is_set_aside_is_waited_for_no_more() -> None:
     schedule = Schedule(3, depth=2)
     played(schedule)
-    schedule.abandon(1)  # with two rollouts finished
+    schedule.abandon(RolloutTask(0, 1, 2))  # with two rollouts finished
     handed_over = []
     for _ in range(4):
         schedule.release()

@@ -1,18 +1,16 @@
 """The serial backend: one seed, one sequence of rollouts, whatever the shards and the pauses."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from senju.collect.slots import Rollout, Slot
-from tests.backends.common import GAMES, PLAN, SAME_LOGITS, contents, started, weights_of
+from tests.backends.common import GAMES, PLAN, SAME_LOGITS, changed, contents, started, weights_of
 from tests.collect.made_slots import some_rows
 
 
 @pytest.mark.parametrize("game", GAMES)
 def test_two_backends_with_one_seed_collect_equal_bytes(game: str) -> None:
-    plan = replace(PLAN, game={"name": game})
+    plan = changed(PLAN, game={"name": game})
     with started(plan) as one, started(plan) as other:
         for _ in range(4):
             assert contents(one.collect()) == contents(other.collect())
@@ -20,8 +18,8 @@ def test_two_backends_with_one_seed_collect_equal_bytes(game: str) -> None:
 
 @pytest.mark.parametrize("game", GAMES)
 def test_another_seed_collects_other_games(game: str) -> None:
-    plan = replace(PLAN, game={"name": game}, model=SAME_LOGITS)
-    with started(plan) as one, started(replace(plan, seed=9)) as other:
+    plan = changed(PLAN, game={"name": game}, model=SAME_LOGITS)
+    with started(plan) as one, started(changed(plan, seed=9)) as other:
         actions = [np.stack([r.data.actions for r in backend.collect()]) for backend in (one, other)]
     assert (actions[0] != actions[1]).any()
 
@@ -40,8 +38,8 @@ def by_row_id(rollouts: list[Rollout]) -> dict[int, tuple[bytes, ...]]:
 @pytest.mark.parametrize("games_per_shard", [1, 3, 12])
 def test_row_plays_the_same_games_in_shards_of_any_size(game: str, games_per_shard: int) -> None:
     """Given logits that do not round differently in another batch: the draws belong to the row."""
-    plan = replace(PLAN, game={"name": game}, model=SAME_LOGITS)
-    other = replace(plan, games_per_shard=games_per_shard, num_shards=12 // games_per_shard)
+    plan = changed(PLAN, game={"name": game}, model=SAME_LOGITS)
+    other = changed(plan, games_per_shard=games_per_shard, num_shards=12 // games_per_shard)
     with started(plan) as one, started(other) as another:
         for _ in range(3):
             rows = by_row_id(one.collect())
@@ -52,8 +50,8 @@ def test_row_plays_the_same_games_in_shards_of_any_size(game: str, games_per_sha
 @pytest.mark.parametrize("game", GAMES)
 def test_rollouts_join_into_longer_ones(game: str) -> None:
     """Two rollouts of 10 steps are one of 20, but for what the cut in the middle is worth."""
-    plan = replace(PLAN, game={"name": game}, model=SAME_LOGITS)
-    with started(plan) as short, started(replace(plan, rollout_steps=20)) as long:
+    plan = changed(PLAN, game={"name": game}, model=SAME_LOGITS)
+    with started(plan) as short, started(changed(plan, rollout_steps=20)) as long:
         halves = [Slot(*map(np.copy, short.collect()[1].data)) for _ in range(2)]
         whole = long.collect()[1].data
     for name, first, second, both in zip(Slot._fields, *halves, whole, strict=True):
@@ -63,7 +61,7 @@ def test_rollouts_join_into_longer_ones(game: str) -> None:
 
 @pytest.mark.parametrize("game", GAMES)
 def test_restored_snapshot_replays_to_equal_bytes(game: str) -> None:
-    plan = replace(PLAN, game={"name": game})
+    plan = changed(PLAN, game={"name": game})
     with started(plan) as backend, started(plan) as elsewhere:
         backend.collect()
         snapshot = backend.snapshot()
@@ -75,7 +73,7 @@ def test_restored_snapshot_replays_to_equal_bytes(game: str) -> None:
 
 
 def test_policy_that_prefers_an_action_takes_it() -> None:
-    plan = replace(PLAN, model=SAME_LOGITS, games_per_shard=64, num_shards=1, rollout_steps=1)
+    plan = changed(PLAN, model=SAME_LOGITS, games_per_shard=64, num_shards=1, rollout_steps=1)
     with started(plan) as backend:
         assert len(set(backend.collect()[0].data.actions.reshape(-1).tolist())) > 1
         preference = np.where(np.arange(7) == 3, 50.0, 0.0).astype(np.float32)
@@ -90,5 +88,5 @@ def test_caller_that_polls_gets_one_rollout_at_a_time() -> None:
     with started(PLAN) as polled, started(PLAN) as whole:
         found = [contents(polled.collect(timeout=0.0)) for _ in range(PLAN.num_shards)]
         assert [rollout for rollouts in found for rollout in rollouts] == contents(whole.collect())
-        polled.pause()
+        polled.team.pause()
         assert polled.collect(timeout=0.0) == []

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from senju.backends.arena import open_anonymous
 from senju.backends.shared_weights import NUM_PLACES, SharedWeights
+from senju.workers.shared_memory import open_anonymous
 from tests.backends.weights_player import NUM_PATTERNS, carver, is_pattern, pattern
 
 BLOCK_BYTES = 200_000

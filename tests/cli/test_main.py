@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from senju.training.run import Run
+from senju.runs.run import Run
 from senju.version import __version__
 from tests.conftest import SENJU, Invoke, Options, Start
 

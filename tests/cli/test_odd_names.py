@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from senju.training.run import Run
+from senju.runs.run import Run
 from tests.conftest import Invoke, Options, Start, Train
 
 NAME = os.fsdecode(b"r\xff\xfen")

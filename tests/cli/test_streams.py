@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from senju.training.run import Run
+from senju.runs.run import Run
 from tests.conftest import ENVIRONMENT, SENJU
 
 pytestmark = pytest.mark.slow

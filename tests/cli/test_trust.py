@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from typer.main import get_command
 
 import senju
 from senju import trust
-from senju.backends.building import new_acting_models, weight_block
+from senju.backends.building import new_models
 from senju.backends.reproduction import Reproduction
 from senju.backends.serial import Serial
 from senju.cli.app import app
@@ -23,9 +22,10 @@ from senju.collect.orders import Orders
 from senju.config import merged
 from senju.errors import TrustError
 from senju.games import make_game
-from senju.training.checkpoint import _digest
-from senju.training.run import Run
-from senju.training.run_config import resolve_config
+from senju.runs.checkpoint import _digest
+from senju.runs.run import Run
+from senju.runs.run_config import resolve_config
+from tests.backends.common import changed
 from tests.conftest import DECISIONS_PER_UPDATE, SMALL, Invoke, Start
 
 CODE = """
@@ -109,8 +109,8 @@ def failing_shard(tmp_path: Path) -> Path:
     state = backend.snapshot()[0]
     backend.close()
     evil = {**plan.game, "name": EVIL}
-    weights = weight_block(plan, new_acting_models(plan, make_game(**plan.game))).read()
-    return Reproduction(replace(plan, game=evil), 0, 0, Orders(0, 0.0), "", state, weights).save(tmp_path)
+    weights = new_models(plan, make_game(**plan.game)).read_weights()
+    return Reproduction(changed(plan, game=evil), 0, 0, Orders(), "", state, weights).save(tmp_path)
 
 
 def test_every_command_is_tried() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from senju.training.run import Run
+from senju.runs.run import Run
 from senju.version import __version__
 from tests.conftest import SENJU, Invoke
 from tests.usi.talk import PATIENCE, Talk, make_run
@@ -50,7 +50,7 @@ def test_options_of_the_command_and_of_the_run_are_the_engines_defaults(
 def test_missing_run_is_refused_before_the_protocol_begins(invoke: Invoke, tmp_path: Path) -> None:
     result = invoke("usi", tmp_path / "nowhere", typed="usi\nquit\n")
     assert result.exit_code == 1
-    assert "is not a run: there is no config.yaml in it" in result.stderr
+    assert "is not a run" in result.stderr
     assert result.stdout == ""
 
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from senju.collect.exploration import BY_POLICY, Acting
 from senju.collect.orders import NO_ORDERS, Orders
+from senju.collect.policy import Policy
 from senju.collect.rollout import RolloutPlayer
 from senju.collect.shard import Shard
 from senju.collect.slots import Slot, new_slot
@@ -63,17 +64,16 @@ class Seated:
             game,
             num_rows,
             TableSettings(specs, **settings),
-            [self.model],
-            acting,
+            [Policy(self.model, acting)],
+            [],
             (weights or {}).__getitem__,
         )
         self.shard = Shard(game, shard, num_rows, SEED, max_game_length)
         self.player = RolloutPlayer(
             game,
-            self.model,
+            [Policy(self.model, acting)],
             num_rows,
             StageClock(),
-            acting=acting,
             others=self.table,
             whole_games=whole_games,
         )
@@ -83,7 +83,7 @@ class Seated:
         slot = new_slot(self.game, num_steps, self.num_rows, keeps_final)
         for array in slot:
             array.view(np.uint8).fill(1)
-        self.player.play(self.shard, slot, orders)
+        self.player.play(self.shard, [slot], orders)
         return slot
 
 

@@ -17,6 +17,7 @@ from senju.collect.experiences import (
     decisions_of,
     no_experiences,
 )
+from senju.collect.policy import Policy
 from senju.collect.rollout import RolloutPlayer
 from senju.collect.shard import Shard
 from senju.collect.slots import Rollout, Slot, new_slot
@@ -41,12 +42,12 @@ def play(game: Game, num_rollouts: int, num_steps: int = 11, num_rows: int = 5) 
     """Consecutive rollouts of shard 2, each in a slot of its own."""
     model = build_model(ReadsObservation, game.observation_shape, game.num_actions, ModelConfig(), 0)
     shard = Shard(game, 2, num_rows, seed=3)
-    player = RolloutPlayer(game, model, num_rows, StageClock())
+    player = RolloutPlayer(game, [Policy(model)], num_rows, StageClock())
     rollouts = []
     for version in range(num_rollouts):
         slot, clock = new_slot(game, num_steps, num_rows), shard.rows.clock.copy()
-        player.play(shard, slot)
-        rollouts.append(Rollout(2, version, slot, clock))
+        player.play(shard, [slot])
+        rollouts.append(Rollout(2, version, (slot,), clock))
     return rollouts
 
 
@@ -119,7 +120,7 @@ def hand_rollout(
     for array, ends in ((slot.terminated, terminated), (slot.truncated, truncated)):
         for time, row in ends:
             array[time, row] = True
-    return Rollout(0, 7, slot, np.array(clock, CLOCK))
+    return Rollout(0, 7, (slot,), np.array(clock, CLOCK))
 
 
 def test_race_by_hand() -> None:

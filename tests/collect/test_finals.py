@@ -5,6 +5,7 @@ import pytest
 
 from senju.collect.exploration import BY_POLICY, Acting
 from senju.collect.orders import Orders
+from senju.collect.policy import Policy
 from senju.collect.rollout import RolloutPlayer
 from senju.collect.shard import Shard
 from senju.collect.slots import RingShape, Slot, new_slot
@@ -22,8 +23,8 @@ def play(game: Game, acting: Acting, num_steps: int, num_rows: int, max_game_len
     shard, slot = Shard(game, 1, num_rows, SEED, max_game_length), new_slot(game, num_steps, num_rows, True)
     for array in slot:
         array.view(np.uint8).fill(1)
-    player = RolloutPlayer(game, reader(game), num_rows, StageClock(), acting=acting)
-    player.play(shard, slot, Orders(epsilon=0.8))
+    player = RolloutPlayer(game, [Policy(reader(game), acting)], num_rows, StageClock())
+    player.play(shard, [slot], Orders(epsilons=(0.8,)))
     return slot
 
 
@@ -83,7 +84,7 @@ def test_room_runs_out_in_the_middle_of_a_step() -> None:
 def test_nothing_is_kept_where_it_is_not_wanted() -> None:
     game = Race()
     shard, slot = Shard(game, 1, 9, SEED), new_slot(game, 8, 9)
-    RolloutPlayer(game, reader(game), 9, StageClock()).play(shard, slot)
+    RolloutPlayer(game, [Policy(reader(game))], 9, StageClock()).play(shard, [slot])
     assert slot.truncated.any()
     assert (slot.final_at.size, slot.final_observation.size, slot.final_seats.size) == (0, 0, 0)
 

@@ -1,7 +1,6 @@
 """Acting by action values: the best, but for the share of moves that is to be made at random."""
 
 import math
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -9,13 +8,13 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from senju.backends.building import new_acting_models
+from senju.backends.building import new_models
 from senju.collect.exploration import Acting, mostly_best_actions
 from senju.collect.orders import Orders
 from senju.errors import ModelError, NoLegalActionError
 from senju.games.rows import ACTION
 from senju.kernels import pack_legal, unpack_legal
-from tests.backends.common import PLAN, started, weights_of
+from tests.backends.common import PLAN, changed, started, weights_of
 from tests.collect.test_exploration import clock_of, deviations_from
 
 SEED = 5
@@ -147,7 +146,7 @@ def test_seats_that_act_at_once_explore_apart_and_absent_ones_not_at_all() -> No
     assert 0.4 < np.mean(both[:, 0] == both[:, 1]) < 0.6, "each draws for itself"
 
 
-BY_VALUES = replace(PLAN, games_per_shard=64, rollout_steps=40, acting={"by": "action_values", "ladder": 2.0})
+BY_VALUES = changed(PLAN, games_per_shard=64, rollout_steps=40, acting=Acting("action_values", ladder=2.0))
 
 
 def test_orders_set_how_much_is_explored_on_a_ladder_over_the_shards() -> None:
@@ -155,10 +154,10 @@ def test_orders_set_how_much_is_explored_on_a_ladder_over_the_shards() -> None:
     weights = weights_of(BY_VALUES, 1)
     with started(BY_VALUES) as backend:
         for version, epsilon in enumerate((0.5, 0.2, 0.0)):
-            backend.publish(weights, version, Orders(epsilon=epsilon))
+            backend.publish(weights, version, Orders(epsilons=(epsilon,)))
             for rollout in backend.collect():
                 share, total = epsilon ** (1 + rollout.shard), rollout.data.explored.size
-                assert Acting(**BY_VALUES.acting, rungs=3).epsilon(epsilon, rollout.shard) == share
+                assert BY_VALUES.acting(BY_VALUES.policies[0]).epsilon(epsilon, rollout.shard) == share
                 deviation = math.sqrt(total * share * (1.0 - share))
                 assert abs(rollout.data.explored.sum() - total * share) <= 4 * deviation
                 assert (deviation > 0) == (epsilon > 0)
@@ -166,10 +165,10 @@ def test_orders_set_how_much_is_explored_on_a_ladder_over_the_shards() -> None:
 
 @pytest.mark.parametrize("is_dueling", [False, True], ids=["plain", "dueling"])
 def test_recorded_values_are_those_of_the_best_actions(is_dueling: bool) -> None:
-    plan = replace(BY_VALUES, acting={"by": "action_values", "is_dueling": is_dueling})
+    plan = changed(BY_VALUES, acting=Acting("action_values", is_dueling))
     with started(plan) as backend:
         slot = backend.collect()[0].data
-    [model] = new_acting_models(plan)
+    [model] = new_models(plan).policies
     with torch.no_grad():
         logits, values = model(torch.from_numpy(slot.observation.reshape(-1, 2, 6, 7)).float())
     allowed = unpack_legal(slot.legal.reshape(-1, slot.legal.shape[-1]), 7)

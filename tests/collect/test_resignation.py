@@ -1,7 +1,6 @@
 """Games given up: which, with what outcome, and the same ones wherever and whenever they are played."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 
 from senju.algorithms.returns import generalised_advantages
 from senju.backends.backend import Plan
+from senju.collect.policy import Policy
 from senju.collect.resignation import Resignation
 from senju.collect.rollout import RolloutPlayer
 from senju.collect.shard import Shard
@@ -21,7 +21,7 @@ from senju.kernels import random_word, unit_interval
 from senju.models.mlp import Mlp, MlpConfig
 from senju.models.model import Model, build_model
 from senju.timing import StageClock
-from tests.backends.common import PLAN, contents, started
+from tests.backends.common import PLAN, changed, contents, started
 from tests.collect.toy_games import Bandit, GeneralSumRace, Meeting
 
 SEED, ROWS = 21, 32
@@ -35,8 +35,8 @@ def model_of(game: Game) -> Model:
 def play(resignation: Resignation, num_steps: int = 60) -> Slot:
     game = ConnectFour()
     slot = new_slot(game, num_steps, ROWS)
-    player = RolloutPlayer(game, model_of(game), ROWS, StageClock(), resignation)
-    player.play(Shard(game, 1, ROWS, SEED), slot)
+    player = RolloutPlayer(game, [Policy(model_of(game))], ROWS, StageClock(), resignation)
+    player.play(Shard(game, 1, ROWS, SEED), [slot])
     return slot
 
 
@@ -93,7 +93,7 @@ def test_about_the_asked_share_of_games_is_exempt() -> None:
 
 def test_given_up_game_is_learned_from_as_a_loss_and_a_win() -> None:
     slot = play(Resignation(BELOW, 0.0))
-    returns = generalised_advantages(slot, discount=1.0, trace=1.0).returns[..., 0]
+    returns = generalised_advantages(slot, gamma=1.0, gae_lambda=1.0).returns[..., 0]
     times, rows = np.nonzero(
         slot.terminated & (slot.values[..., 0] < -BELOW) & (slot.rewards.min(axis=2) < 0)
     )
@@ -107,20 +107,20 @@ def test_given_up_game_is_learned_from_as_a_loss_and_a_win() -> None:
 
 @pytest.mark.parametrize("game", [Bandit(), GeneralSumRace(), Meeting()], ids=lambda game: game.name)
 def test_game_without_a_winner_for_each_loser_is_refused(game: Game) -> None:
-    with pytest.raises(ConfigError, match=rf"resign_below=0\.9 needs a zero-sum .* {game.name} is not one"):
-        RolloutPlayer(game, model_of(game), 4, StageClock(), Resignation(0.9))
-    RolloutPlayer(game, model_of(game), 4, StageClock(), Resignation(0.0))
+    with pytest.raises(ConfigError, match=rf"resign_below=0\.9.*{game.name}"):
+        RolloutPlayer(game, [Policy(model_of(game))], 4, StageClock(), Resignation(0.9))
+    RolloutPlayer(game, [Policy(model_of(game))], 4, StageClock(), Resignation(0.0))
 
 
 @pytest.mark.parametrize("backend", ["serial", "threads"])
 def test_backends_refuse_such_games_before_they_play(backend: str) -> None:
-    plan = replace(PLAN, game={"name": "tests.collect.toy_games:Meeting"}, resign_below=0.5)
+    plan = changed(PLAN, game={"name": "tests.collect.toy_games:Meeting"}, resignation=Resignation(0.5))
     with pytest.raises(ConfigError, match="needs a zero-sum game"), started(plan, backend):
         pass
 
 
 def test_rollout_played_again_from_its_start_gives_up_the_same_games() -> None:
-    plan: Plan = replace(PLAN, resign_below=BELOW, rollout_steps=30)
+    plan: Plan = changed(PLAN, resignation=Resignation(BELOW), rollout_steps=30)
     with started(plan) as backend:
         backend.collect()
         snapshot = backend.snapshot()

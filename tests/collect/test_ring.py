@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from senju.collect.slots import PASSING, Ring, RingShape, Slot
+from senju.collect.slots import TRANSIENT, Ring, RingShape, Slot
 from tests.collect.toy_games import Race
 
 shapes = st.builds(
@@ -46,7 +46,7 @@ def test_kept_turns_stay_readable_while_others_are_played_ahead(shape: RingShape
         for turn in range(max(0, newest - shape.kept + 1), newest + 1):
             assert turn in ring.sealed(shard)
             for name, column in ring.slot(shard, turn)._asdict().items():
-                if turn == newest or name not in PASSING:
+                if turn == newest or name not in TRANSIENT:
                     assert is_stamped(column, (shard + 1) * 40 + turn % 40), name
 
 
@@ -58,7 +58,7 @@ def test_slots_are_views_of_the_columns_at_shard_and_place(shape: RingShape) -> 
         for shard in range(shape.num_shards):
             slot = ring.slot(shard, turn)
             for name, column, whole in zip(Slot._fields, slot, ring.columns, strict=True):
-                places = shape.ahead + 1 if name in PASSING else shape.depth
+                places = shape.ahead + 1 if name in TRANSIENT else shape.depth
                 assert whole.shape[:2] == (shape.num_shards, places)
                 if column.size:
                     assert np.shares_memory(column, whole[shard, turn % places])

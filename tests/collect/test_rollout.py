@@ -8,7 +8,9 @@ import torch
 from numpy.typing import NDArray
 
 from senju.algorithms.masked_categorical import MaskedCategorical
-from senju.collect.rollout import Actor, RolloutPlayer
+from senju.collect.actor import Actor
+from senju.collect.policy import Policy
+from senju.collect.rollout import RolloutPlayer
 from senju.collect.shard import Shard
 from senju.collect.slots import Slot, new_slot
 from senju.games.check import check_game
@@ -43,12 +45,12 @@ def reader(game: Game) -> Model:
 def play(game: Game, model: Model, num_rows: int, num_steps: int, num_rollouts: int) -> list[Slot]:
     """Consecutive rollouts of shard 1."""
     shard = Shard(game, 1, num_rows, SEED)
-    player = RolloutPlayer(game, model, num_rows, StageClock())
+    player = RolloutPlayer(game, [Policy(model)], num_rows, StageClock())
     slots = [new_slot(game, num_steps, num_rows) for _ in range(num_rollouts)]
     for slot in slots:
         for array in slot:
             array.view(np.uint8).fill(1)  # what is not written would be seen
-        player.play(shard, slot)
+        player.play(shard, [slot])
     return slots
 
 
@@ -181,18 +183,19 @@ def test_general_sum_leaves_the_waiting_seats_value_unknown() -> None:
 def test_rollout_overwrites_all_of_an_old_slot() -> None:
     """A slot is used again and again: nothing of an older rollout may shine through."""
     game = Race()
-    player = RolloutPlayer(game, reader(game), 8, StageClock())
+    player = RolloutPlayer(game, [Policy(reader(game))], 8, StageClock())
     used, new = new_slot(game, 12, 8), new_slot(game, 12, 8)
-    player.play(Shard(game, 5, 8, SEED), used)
-    player.play(Shard(game, 1, 8, SEED), used)
-    player.play(Shard(game, 1, 8, SEED), new)
+    player.play(Shard(game, 5, 8, SEED), [used])
+    player.play(Shard(game, 1, 8, SEED), [used])
+    player.play(Shard(game, 1, 8, SEED), [new])
     for name, old, fresh in zip(Slot._fields, used, new, strict=True):
         assert old.tobytes() == fresh.tobytes(), name
 
 
 def test_every_stage_of_a_step_is_timed() -> None:
     clock = StageClock()
-    RolloutPlayer(Race(), reader(Race()), 4, clock).play(Shard(Race(), 0, 4, SEED), new_slot(Race(), 6, 4))
+    player = RolloutPlayer(Race(), [Policy(reader(Race()))], 4, clock)
+    player.play(Shard(Race(), 0, 4, SEED), [new_slot(Race(), 6, 4)])
     assert set(clock.take()) == {"observe", "evaluate", "choose", "step", "restart"}
 
 

@@ -204,7 +204,7 @@ def outcomes_of_games(game: Game, slot: Slot) -> dict[tuple[int, int], tuple[ran
 def test_return_of_each_decision_is_what_its_seat_got_in_the_end(game: Game) -> None:
     """Undiscounted: all decisions of a game, also where the opponent's last move decided it."""
     slot = three_kinds(game, num_rows=20).play(60, EVERYBODY)
-    estimate = generalised_advantages(slot, discount=1.0, trace=1.0)
+    estimate = generalised_advantages(slot, gamma=1.0, gae_lambda=1.0)
     lost_on_the_others_move = 0
     for (row, _), (times, totals) in outcomes_of_games(game, slot).items():
         own = [time for time in times if slot.seats[time, row, 0] >= 0]
@@ -226,7 +226,7 @@ def test_loss_on_the_opponents_move_by_hand() -> None:
     game = Race()
     adds_two = {0: preferring(game, [0.0, 1.0])}
     slot = Seated(game, weights=adds_two, num_rows=40, shard=0).play(5, evenly(1, snapshots=1))
-    estimate = generalised_advantages(slot, discount=0.9, trace=0.0)
+    estimate = generalised_advantages(slot, gamma=0.9, gae_lambda=0.0)
     num_lost = 0
     for row in range(40):
         [*_, last] = np.flatnonzero(slot.terminated[:, row]).tolist() or [-1]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from senju.collect.policy import Policy
 from senju.collect.rollout import RolloutPlayer
 from senju.collect.shard import Shard, count_shards
 from senju.collect.slots import new_slot
@@ -45,7 +46,7 @@ def play(game: Game, shard: Shard, num_steps: int) -> bytes:
     """The bytes of the shard's next rollout."""
     model = ReadsObservation(game.observation_shape, game.num_actions, ModelConfig())
     slot = new_slot(game, num_steps, len(shard.rows))
-    RolloutPlayer(game, model, len(shard.rows), StageClock()).play(shard, slot)
+    RolloutPlayer(game, [Policy(model)], len(shard.rows), StageClock()).play(shard, [slot])
     return b"".join(array.tobytes() for array in slot)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from senju.algorithms.returns import generalised_advantages
 from senju.collect.exploration import BY_POLICY, Acting
+from senju.collect.policy import Policy
 from senju.collect.rollout import RolloutPlayer
 from senju.collect.shard import Shard
 from senju.collect.slots import Slot, new_slot
@@ -39,16 +40,15 @@ class Player:
         else:
             self.shard = Shard(game, 1, NUM_ROWS, SEED)
             clock = StageClock()
-            self.player = RolloutPlayer(
-                game, reader(game), NUM_ROWS, clock, whole_games=whole_games, **settings
-            )
+            policy = Policy(reader(game), settings.get("acting", BY_POLICY))
+            self.player = RolloutPlayer(game, [policy], NUM_ROWS, clock, whole_games=whole_games)
             self.orders = evenly(1, 2)
 
     def play(self, num_steps: int, keeps_final: bool = False) -> Slot:
         slot = new_slot(self.game, num_steps, NUM_ROWS, keeps_final)
         for array in slot:
             array.view(np.uint8).fill(1)  # what is not written would be seen
-        self.player.play(self.shard, slot, self.orders)
+        self.player.play(self.shard, [slot], self.orders)
         return slot
 
 
@@ -155,17 +155,17 @@ def test_rollout_overwrites_all_of_an_old_slot(acting: Acting, has_others: bool)
     game = Race()
     used, new = (new_slot(game, 12, NUM_ROWS, keeps_final=True) for _ in range(2))
     on_and_on = Player(game, has_others, whole_games=False, acting=acting)
-    on_and_on.player.play(on_and_on.shard, used, evenly(1, 2, epsilon=0.5))
+    on_and_on.player.play(on_and_on.shard, [used], evenly(1, 2, epsilons=(0.5,)))
     for slot in (used, new):
         player = Player(game, has_others, acting=acting)
-        player.player.play(player.shard, slot, player.orders)
+        player.player.play(player.shard, [slot], player.orders)
     for name, old, fresh in zip(Slot._fields, used, new, strict=True):
         assert old.tobytes() == fresh.tobytes(), name
 
 
 def test_returns_of_whole_games_are_their_results() -> None:
     slot = Player(TicTacToe(), has_others=True).play(9)
-    estimate = generalised_advantages(slot, discount=1.0, trace=1.0)
+    estimate = generalised_advantages(slot, gamma=1.0, gae_lambda=1.0)
     for row, end in enumerate(last_steps(slot)):
         own = [time for time in range(end + 1) if slot.seats[time, row, 0] >= 0]
         for time in own:

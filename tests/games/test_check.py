@@ -27,7 +27,7 @@ def test_good_games_pass_in_batches_of_any_size(game: type[Game], num_rows: int)
     check_game(game(), num_rows=num_rows, num_steps=40, seed=num_rows)
 
 
-def test_report_says_what_was_seen() -> None:
+def test_report_counts_steps_and_games() -> None:
     report = check_game(TicTacToe(), num_rows=4, num_steps=100)
     assert report.num_steps == 400
     assert 400 // 9 <= report.num_games_finished <= 400 // 5
@@ -52,19 +52,19 @@ def inner_padding() -> np.dtype[np.void]:
 @pytest.mark.parametrize(
     ("attribute", "value", "message"),
     [
-        ("name", "", "name must be a word"),
-        ("num_seats", 0, "num_seats=0: expected 1 to 127"),
-        ("num_seats", 128, "num_seats=128: expected 1 to 127"),
-        ("num_acting", 3, "num_acting=3: expected 1 or num_seats=2"),
-        ("num_actions", 1, "num_actions=1: at least two"),
-        ("observation_shape", 18, "observation_shape=18: expected a tuple"),
-        ("observation_shape", (2, 0), "expected a tuple of positive numbers"),
-        ("observation_dtype", np.float32, "observation_dtype=float32: expected uint8, int8 or bool"),
-        ("observation_dtype", "S1", "expected uint8, int8 or bool"),
-        ("state_dtype", np.dtype(np.int64), "state_dtype=int64: expected a record of numbers"),
-        ("state_dtype", np.dtype([("board", object)]), "expected a record of numbers"),
-        ("state_dtype", np.dtype([*STATE.descr, ("n", np.int64)], align=True), "has 5 bytes of padding"),
-        ("state_dtype", inner_padding(), "has 14 bytes of padding"),
+        ("name", "", "name"),
+        ("num_seats", 0, "num_seats=0.*1 to 127"),
+        ("num_seats", 128, "num_seats=128.*1 to 127"),
+        ("num_acting", 3, "num_acting=3.*1 or num_seats=2"),
+        ("num_actions", 1, "num_actions=1"),
+        ("observation_shape", 18, "observation_shape=18"),
+        ("observation_shape", (2, 0), r"observation_shape=\(2, 0\)"),
+        ("observation_dtype", np.float32, "observation_dtype=float32.*uint8"),
+        ("observation_dtype", "S1", "observation_dtype=.*uint8"),
+        ("state_dtype", np.dtype(np.int64), "state_dtype=int64"),
+        ("state_dtype", np.dtype([("board", object)]), "state_dtype=.*board"),
+        ("state_dtype", np.dtype([*STATE.descr, ("n", np.int64)], align=True), "5 bytes of padding"),
+        ("state_dtype", inner_padding(), "14 bytes of padding"),
     ],
 )
 def test_wrong_declaration_is_refused(attribute: str, value: object, message: str) -> None:
@@ -75,7 +75,7 @@ def test_wrong_declaration_is_refused(attribute: str, value: object, message: st
 
 def test_zero_sum_of_three_seats_is_refused() -> None:
     game = type("Declared", (Harvest,), {"is_zero_sum": True})()
-    with pytest.raises(GameContractError, match="harvest: is_zero_sum with num_seats=3"):
+    with pytest.raises(GameContractError, match=r"harvest: is_zero_sum.*num_seats=3"):
         check_game(game)
 
 
@@ -89,9 +89,9 @@ def test_zero_sum_of_three_seats_is_refused() -> None:
         (broken.OneStateTooMany, r"new arrays for states .*\[9\], expected .*\[8\]"),
         (broken.ResetsEveryRow, r"reset of rows \[0, 2, 4, 6\] changed row 1"),
         (broken.ResetWritesBehindTheStates, "reset wrote outside the states array"),
-        (broken.ResetUsesUpItsKeys, "reset changed the rows or keys it was given"),
-        (broken.ResetKeepsTheStepCount, "reset leaves something of the game before"),
-        (broken.StartsOnlyOnce, "reset leaves something of the game before"),
+        (broken.ResetUsesUpItsKeys, "reset changed its arguments"),
+        (broken.ResetKeepsTheStepCount, "reset leaves data"),
+        (broken.StartsOnlyOnce, "reset leaves data"),
         (broken.StartsFinished, "row 0, seat 0: no legal action while the game runs"),
         (broken.AddsToObservations, "observe does not write all of observation"),
         (broken.AddsToLegalMasks, "observe does not write all of legal"),
@@ -99,20 +99,20 @@ def test_zero_sum_of_three_seats_is_refused() -> None:
         (broken.SeatTwoOfTwo, "seats out of range"),
         (broken.TenthSquare, "legal words have bits beyond num_actions"),
         (broken.NoMovesAfterThree, "row 0, seat 1: no legal action while the game runs"),
-        (broken.NobodyActsAfterThree, "row 0: nobody acts while the game runs"),
-        (broken.MovesWhileResting, "row 0, place 0: legal actions where nobody acts"),
-        (broken.SwapsPlaces, "place i must hold seat i or -1"),
+        (broken.NobodyActsAfterThree, "row 0: no seat acts"),
+        (broken.MovesWhileResting, "row 0, index 0: legal actions"),
+        (broken.SwapsPlaces, r"seats\[row, i\] must be i or -1"),
         (broken.ObserveCountsLooks, "observe changed the states"),
         (broken.ObserveWritesBehindTheMasks, "observe wrote outside its arrays"),
         (broken.ObserveWritesBeforeTheStates, "observe wrote outside its arrays"),
         (broken.LegalAfterTheEnd, "row .: legal actions after the end"),
-        (broken.NobodyToValueAfterTruncation, "row .: truncated, but `observe` names no seat"),
+        (broken.NobodyToValueAfterTruncation, "row .: truncated.*no acting seat"),
         (broken.RewardsOnlyTheMover, r"row 0: not every seat's reward was written: \[0.0, nan\]"),
         (broken.WritesOnlyEnds, "terminated was not written in every row"),
         (broken.NeverWritesTruncated, "truncated was not written in every row"),
         (broken.TruncatesWhatTheRulesEnd, "a row is both terminated and truncated"),
         (broken.WinsWithoutLosers, "rewards of a zero-sum game add up to"),
-        (broken.StepChangesActions, "step changed the actions it was given"),
+        (broken.StepChangesActions, "step changed its argument actions"),
         (broken.StepWritesBehindTheRewards, "step wrote outside its arrays"),
         (broken.StepWritesBeforeTheFlags, "step wrote outside its arrays"),
         (broken.Endless, "no game ended within 80 steps"),
@@ -131,9 +131,9 @@ def test_zero_sum_of_three_seats_is_refused() -> None:
         (broken.DiceOfTheRowNumber, "rows 7 to 7 differ when played in a smaller batch"),
         (broken.EnviesTheNeighbour, "rows 7 to 7 differ when played in a smaller batch: rewards"),
         (broken.SharesAmongTheBatch, "rows 0 to 0 differ when played in a smaller batch: rewards"),
-        (broken.CountsOutsideTheState, "a copy of the states replays to something else"),
-        (broken.NoText, "board_text gives nothing"),
-        (broken.NoPicture, "board_svg gives no <svg>"),
+        (broken.CountsOutsideTheState, "a copy of the states replays differently"),
+        (broken.NoText, "board_text"),
+        (broken.NoPicture, "board_svg.*<svg>"),
         (broken.ColumnsOnly, "two actions have the same name"),
         (broken.ReadsBackwards, r"parse_action\('a1'\) gives 8, expected 0|parse_action\('c3'\) gives 0"),
     ],

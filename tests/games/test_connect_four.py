@@ -226,7 +226,7 @@ def test_full_column_is_not_legal_and_is_refused() -> None:
 @pytest.mark.parametrize("column", [-1, 7, 64, 2**31 - 1, -(2**31)])
 def test_column_off_the_board_is_refused(column: int) -> None:
     states, _ = play("4")
-    with pytest.raises(IllegalActionError, match=f"action {column} \\(no action\\)"):
+    with pytest.raises(IllegalActionError, match=f"action {column} \\(not an action\\)"):
         drop(states, column)
 
 
@@ -243,7 +243,7 @@ def test_won_game_takes_no_more_stones() -> None:
     states, outcomes = play("1212121")
     assert outcomes.rewards.tolist() == [[1.0, -1.0]]
     assert legal_columns(states) == []
-    with pytest.raises(IllegalActionError, match="or the game is over"):
+    with pytest.raises(IllegalActionError, match="connect_four: row 0: action"):
         drop(states, 5)
 
 
@@ -271,7 +271,7 @@ def test_columns_are_counted_from_one() -> None:
     game = ConnectFour()
     assert [game.action_name(action) for action in range(COLUMNS)] == list("1234567")
     assert game.parse_action(" 7 ") == 6
-    with pytest.raises(IllegalActionError, match="'8' names no action; actions are 1, 2, 3, 4, 5, 6, 7"):
+    with pytest.raises(IllegalActionError, match=r"'8'.*1, 2, 3, 4, 5, 6, 7"):
         game.parse_action("8")
 
 

@@ -251,14 +251,14 @@ def test_table_that_is_too_small_gives_right_answers(solver: Solver, table_entri
 
 @pytest.mark.parametrize("table_entries", [0, -1, 2**32])
 def test_table_size_out_of_bounds_is_refused(table_entries: int) -> None:
-    with pytest.raises(ConfigError, match=f"table_entries={table_entries} "):
+    with pytest.raises(ConfigError, match=f"table_entries={table_entries}:"):
         Solver(table_entries)
 
 
 def test_too_few_stones_are_refused_by_row_and_number(solver: Solver) -> None:
     chance = random.Random(10)
     boards = [random_board(MIN_STONES, chance), random_board(MIN_STONES - 1, chance)]
-    with pytest.raises(IllegalPositionError, match="row 1: expected 14 stones or more; got 13"):
+    with pytest.raises(IllegalPositionError, match=r"row 1: .*14 stones.*13"):
         solver.values(states_of(boards))
 
 
@@ -278,7 +278,7 @@ def full_board() -> np.void:
 
 @pytest.mark.parametrize("finished", [finished_but_not_marked, marked_as_finished, full_board])
 def test_finished_games_are_refused(solver: Solver, finished: Callable[[], np.void]) -> None:
-    with pytest.raises(IllegalPositionError, match="row 0: expected a game that is not over"):
+    with pytest.raises(IllegalPositionError, match=r"row 0: .*ended after"):
         solver.move_values(finished())
 
 
@@ -294,12 +294,12 @@ def test_finished_games_are_refused(solver: Solver, finished: Callable[[], np.vo
 def test_impossible_boards_are_refused(solver: Solver, stones: list[int]) -> None:
     state = np.zeros(1, STATE)[0]
     state["stones"], state["num_moves"] = stones, sum(word.bit_count() for word in stones)
-    with pytest.raises(IllegalPositionError, match="row 0: expected stones that lie on each other"):
+    with pytest.raises(IllegalPositionError, match="row 0: expected stones"):
         solver.move_values(state)
 
 
 def test_wrong_move_count_is_refused(solver: Solver) -> None:
     state = state_of(THREE_IN_A_ROW)
     state["num_moves"] += 2
-    with pytest.raises(IllegalPositionError, match="row 0: expected stones that lie on each other"):
+    with pytest.raises(IllegalPositionError, match="row 0: expected stones"):
         solver.move_values(state)

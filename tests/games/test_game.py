@@ -19,7 +19,7 @@ def test_action_is_read_in_any_case(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "d1", "5", "c", "c 2"])
 def test_text_that_names_no_action_is_refused_with_the_names(text: str) -> None:
-    with pytest.raises(IllegalActionError, match=r"names no action; actions are a1, b1, c1, .*, c3$"):
+    with pytest.raises(IllegalActionError, match=r"a1, b1, c1, .*, c3$"):
         TicTacToe().parse_action(text)
 
 
@@ -44,7 +44,7 @@ def test_game_is_made_by_name_with_its_settings() -> None:
 
 
 def test_unknown_game_and_unknown_setting_name_the_nearest() -> None:
-    with pytest.raises(UnknownNameError, match="unknown game 'tictactoe'; did you mean 'tic_tac_toe'"):
+    with pytest.raises(UnknownNameError, match=r"'tictactoe'.*'tic_tac_toe'"):
         make_game("tictactoe")
     with pytest.raises(ConfigError, match=r"unknown setting 'game\.size'"):
         make_game("tic_tac_toe", size=4)

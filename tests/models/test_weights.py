@@ -99,7 +99,7 @@ def test_block_of_another_size_is_refused_and_changes_nothing(difference: int) -
     model = ManyKinds(1)
     block = WeightBlock(model)
     size = block.num_bytes
-    with pytest.raises(ModelError, match=f"a block of {size + difference} bytes for a model of {size} bytes"):
+    with pytest.raises(ModelError, match=f" {size + difference} bytes.* {size}$"):
         block.write(np.zeros(size + difference, np.uint8))
     assert same(model, ManyKinds(1))
 

@@ -26,7 +26,7 @@ def rollout(
     for (time, row), reward in (ends or {}).items():
         slot.rewards[time, row] = reward, -reward
         slot.terminated[time, row] = True
-    return Rollout(shard, version, slot, np.zeros(who.shape[1], CLOCK))
+    return Rollout(shard, version, (slot,), np.zeros(who.shape[1], CLOCK))
 
 
 def games(opponent: int, *results: float) -> Rollout:

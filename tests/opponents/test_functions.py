@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from senju.errors import OpponentError, UnknownNameError
+from senju.evaluation.matches import play_match
 from senju.games import make_game
 from senju.games.game import Game
 from senju.games.rows import CLOCK
-from senju.opponents.functions import FunctionPlayer, load_player
+from senju.opponents.functions import FunctionPlayer, described_player
 from senju.opponents.players import Player, RandomPlayer, Table
-from senju.training.evaluation import play_match
 from tests.opponents import own_players
-from tests.training.positions import noughts
+from tests.opponents.positions import noughts
 
 HERE = own_players.HERE
 
@@ -27,9 +27,7 @@ def game() -> Game:
 
 
 def load(game: Game, name: str) -> Player:
-    player = load_player(game, f"{HERE}:{name}")
-    assert player is not None
-    return player
+    return described_player(game, f"{HERE}:{name}")
 
 
 def table_of(game: Game, *boards: str, seed: int = 1, step: int = 0) -> Table:
@@ -96,9 +94,8 @@ def test_a_function_may_write_to_what_it_is_given(game: Game) -> None:
 
 def test_a_function_that_raises_is_named_with_game_row_and_step(game: Game) -> None:
     table = table_of(game, "X.. ... ...", "XOX OX. ...", step=5)
-    what = f"opponent {HERE}:stumbler raised ZeroDivisionError: too many stones"
-    expected = f"{what} (tic_tac_toe, row 11, game 7, step 5)"
-    with pytest.raises(OpponentError, match=re.escape(expected)) as caught:
+    expected = f"{HERE}:stumbler.*ZeroDivisionError: too many stones.*tic_tac_toe.*row 11, game 7, step 5"
+    with pytest.raises(OpponentError, match=expected) as caught:
         load(game, "stumbler").choose(table)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
@@ -113,9 +110,7 @@ def test_a_function_that_leaves_is_named_and_does_not_end_the_run(game: Game) ->
     def leave(observation: object, legal: object, random: object) -> int:
         sys.exit("enough")
 
-    with pytest.raises(
-        OpponentError, match=r"opponent quitter raised SystemExit: enough \(tic_tac_toe, row 10"
-    ):
+    with pytest.raises(OpponentError, match=r"quitter.*SystemExit: enough.*tic_tac_toe, row 10"):
         FunctionPlayer(game, leave, "quitter").choose(table_of(game, "... ... ..."))
 
 
@@ -125,16 +120,15 @@ def test_a_match_against_a_function_is_not_one_game_again_and_again(game: Game) 
 
 
 def test_an_illegal_answer_is_named_with_what_would_be_legal(game: Game) -> None:
-    what = f"opponent {HERE}:cheat answered 0, which is no legal action"
-    expected = f"{what} (tic_tac_toe, row 11, game 7, step 6); legal are [5, 7, 8]"
-    with pytest.raises(OpponentError, match=re.escape(expected)):
+    expected = rf"{HERE}:cheat answered 0\b.*tic_tac_toe, row 11, game 7, step 6.*\[5, 7, 8\]"
+    with pytest.raises(OpponentError, match=expected):
         load(game, "cheat").choose(table_of(game, "... ... ...", "XOX OX. O..", step=6))
 
 
 @pytest.mark.parametrize("answer", [None, True, "1", 1.0, -1, 9, 2**40, np.float32(1), [1]])
 def test_only_integers_of_legal_actions_are_answers(game: Game, answer: Any) -> None:
     player = FunctionPlayer(game, lambda observation, legal, random: answer, "odd")
-    with pytest.raises(OpponentError, match=r"opponent odd answered .*, which is no legal action"):
+    with pytest.raises(OpponentError, match=r"odd answered"):
         player.choose(table_of(game, "... ... ..."))
 
 
@@ -154,23 +148,23 @@ def test_mistakes_of_a_class_are_named_too(game: Game, name: str, expected: str)
 @pytest.mark.parametrize(
     ("description", "expected"),
     [
-        (f"{HERE}:NOT_CALLABLE", "is neither a function of (observation, legal, random) nor a Player"),
-        ("pathlib:Path", "is neither a function of (observation, legal, random) nor a Player"),
-        (f"{HERE}:nobody", f"no 'nobody' in '{HERE}'"),
-        ("no_such_module:player", "no module 'no_such_module' to import"),
+        (f"{HERE}:NOT_CALLABLE", "(observation, legal, random)"),
+        ("pathlib:Path", "(observation, legal, random)"),
+        (f"{HERE}:nobody", "nobody"),
+        ("no_such_module:player", "no_such_module"),
     ],
 )
-def test_what_is_no_player_is_refused(game: Game, description: str, expected: str) -> None:
+def test_a_name_that_is_no_player_is_refused(game: Game, description: str, expected: str) -> None:
     with pytest.raises(UnknownNameError, match=re.escape(expected)):
-        load_player(game, description)
+        described_player(game, description)
 
 
 def test_a_class_that_cannot_be_made_says_why(game: Game) -> None:
-    expected = f"opponent '{HERE}:Unmade' cannot be made for tic_tac_toe: OSError: no opening book"
-    with pytest.raises(OpponentError, match=re.escape(expected)):
+    with pytest.raises(OpponentError, match=f"{HERE}:Unmade.*OSError: no opening book.*tic_tac_toe"):
         load(game, "Unmade")
 
 
-@pytest.mark.parametrize("description", ["random", "minimax:2", "runs/a", "C:\\runs", "a b:c", ":x", "x:"])
-def test_other_descriptions_are_left_to_others(game: Game, description: str) -> None:
-    assert load_player(game, description) is None
+@pytest.mark.parametrize("description", ["runs/a", "C:\\runs", "a b:c", ":x", "x:"])
+def test_a_description_without_a_module_is_unknown(game: Game, description: str) -> None:
+    with pytest.raises(UnknownNameError, match="unknown opponent"):
+        described_player(game, description)

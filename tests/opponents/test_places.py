@@ -39,7 +39,7 @@ class World:
         self.places: dict[int, int] = {}  # whose weights lie there
         self.shards = [Shard(index) for index in range(NUM_SHARDS)]
         self.version = self.num_reused = 0
-        self.published = self.pool.orders(0, 0.0)
+        self.published = self.pool.orders(0, (0.0,))
 
     def act(self) -> None:
         """One event: the learner learns if it can, or a shard goes on."""
@@ -75,12 +75,12 @@ class World:
     def learn(self) -> None:
         self.pool.see([shard.finished.popleft() for shard in self.shards])
         self.version += 1
-        for place, weights in self.pool.grow(self.version, np.zeros(1, np.uint8)):
+        for place, weights in self.pool.grow(self.version, np.zeros(1, np.uint8)).items():
             number = self.pool.snapshots[-1].number
             self.num_reused += place in self.places
             self.places[place] = number
             assert weights is self.pool.weights[number]
-        self.published = self.pool.orders(self.version, 0.0)
+        self.published = self.pool.orders(self.version, (0.0,))
 
 
 @settings(max_examples=20, deadline=None)
@@ -90,7 +90,7 @@ class World:
     size=st.integers(1, 4),
     ending=st.sampled_from([0.02, 0.2, 0.8]),
 )
-def test_weights_of_whoever_sits_in_a_game_stay_in_their_place(
+def test_weights_of_an_opponent_in_a_game_stay_in_their_place(
     seed: int, max_lag: int, size: int, ending: float
 ) -> None:
     world = World(random.Random(seed), max_lag, size, ending)

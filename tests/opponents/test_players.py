@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from senju.errors import ConfigError
+from senju.evaluation.matches import play_match
 from senju.games import make_game
 from senju.games.connect_four_solver import MIN_STONES, Solver
 from senju.games.game import Game, Heuristic, States
@@ -20,11 +21,10 @@ from senju.opponents.players import (
     PerfectPlayer,
     Player,
     RandomPlayer,
-    fixed_player,
+    built_in_player,
 )
-from senju.training.evaluation import play_match
-from senju.training.run import Run
-from tests.training.positions import choose, noughts, stones
+from senju.runs.run import Run
+from tests.opponents.positions import choose, noughts, stones
 
 
 @pytest.fixture(scope="module")
@@ -128,9 +128,9 @@ def test_minimax_expanded_in_small_pieces_gives_the_same_values(
 def test_perfect_minimax_never_loses_tic_tac_toe_and_draws_against_itself(tic_tac_toe: Game) -> None:
     full_depth = MinimaxPlayer(tic_tac_toe, 9)
     against_random = play_match(tic_tac_toe, full_depth, RandomPlayer(), 40)
-    assert against_random.losses == 0
-    assert against_random.wins > 30
-    assert play_match(tic_tac_toe, full_depth, MinimaxPlayer(tic_tac_toe, 9), 10).draws == 10
+    assert against_random.score.losses == 0
+    assert against_random.score.wins > 30
+    assert play_match(tic_tac_toe, full_depth, MinimaxPlayer(tic_tac_toe, 9), 10).score.draws == 10
 
 
 def test_minimax_draws_among_equally_good_moves(tic_tac_toe: Game) -> None:
@@ -230,20 +230,18 @@ def test_very_cold_agent_plays_its_best_move(tic_tac_toe_run: Run) -> None:
 def test_players_by_description(connect_four: Game) -> None:
     names = ["random", "minimax:1", "minimax:3", "minimax:9", "perfect"]
     for name in names:
-        player = fixed_player(connect_four, name)
+        player = built_in_player(connect_four, name)
         assert player is not None
         assert player.name == name
-    assert fixed_player(connect_four, "runs/some-run") is None
+    assert built_in_player(connect_four, "runs/some-run") is None
 
 
 @pytest.mark.parametrize(
     "description", ["minimax", "minimax:", "minimax:0", "minimax:13", "minimax:-1", "minimax:x"]
 )
 def test_minimax_without_a_sensible_depth_is_refused(connect_four: Game, description: str) -> None:
-    with pytest.raises(
-        ConfigError, match=f"'{description}': expected minimax:DEPTH with a depth from 1 to 9"
-    ):
-        fixed_player(connect_four, description)
+    with pytest.raises(ConfigError, match=f"{description}.*1 to 9"):
+        built_in_player(connect_four, description)
 
 
 class Centre(TicTacToe):
@@ -264,7 +262,7 @@ def test_greedy_player_draws_among_what_the_heuristic_holds_for_best() -> None:
     game = Centre()
     boards = noughts(*["X.. ... ..."] * 400, *["X.. .O. ..."] * 400)
     for depth, wanted in ((1, ({4}, {1, 2, 3, 5, 6, 7, 8})), (2, ({2, 4, 6, 8}, {2, 6, 8}))):
-        player = fixed_player(game, f"greedy:{depth}")
+        player = built_in_player(game, f"greedy:{depth}")
         assert isinstance(player, GreedyPlayer)
         assert (player.name, player.is_deterministic) == (f"greedy:{depth}", False)
         chosen = choose(game, player, boards)
@@ -275,31 +273,31 @@ def test_greedy_player_draws_among_what_the_heuristic_holds_for_best() -> None:
     "description", ["greedy", "greedy:", "greedy:0", "greedy:3", "greedy:01", "greedy:²"]
 )
 def test_greedy_without_a_sensible_depth_is_refused(description: str) -> None:
-    with pytest.raises(ConfigError, match=f"'{description}': expected greedy:DEPTH with a depth from 1 to 2"):
-        fixed_player(Centre(), description)
+    with pytest.raises(ConfigError, match=f"{description}.*1 to 2"):
+        built_in_player(Centre(), description)
 
 
 def test_greedy_player_needs_a_heuristic(tic_tac_toe: Game) -> None:
-    with pytest.raises(ConfigError, match="tic_tac_toe has no heuristic to be greedy by; try minimax:2"):
+    with pytest.raises(ConfigError, match=r"tic_tac_toe.*minimax:2"):
         GreedyPlayer(tic_tac_toe, 2)
 
 
 def test_greedy_players_of_shogi_beat_random_and_looking_further_beats_looking_less() -> None:
     shogi = make_game("shogi", max_plies=200)
     greedy, greedier = GreedyPlayer(shogi, 1), GreedyPlayer(shogi, 2)
-    assert play_match(shogi, greedy, RandomPlayer(), 20, seed=1).score > 0.7
-    assert play_match(shogi, greedier, greedy, 20, seed=1).score > 0.7
+    assert play_match(shogi, greedy, RandomPlayer(), 20, seed=1).score.mean > 0.7
+    assert play_match(shogi, greedier, greedy, 20, seed=1).score.mean > 0.7
 
 
 def test_minimax_needs_a_zero_sum_game() -> None:
     game = make_game("tic_tac_toe")
     game.is_zero_sum = False
-    with pytest.raises(ConfigError, match="minimax needs a zero-sum game of two seats in turn; tic_tac_toe"):
+    with pytest.raises(ConfigError, match=r"minimax.*tic_tac_toe"):
         MinimaxPlayer(game, 2)
 
 
 def test_perfect_player_knows_one_game_only(tic_tac_toe: Game) -> None:
-    with pytest.raises(ConfigError, match="nobody knows tic_tac_toe perfectly"):
+    with pytest.raises(ConfigError, match="tic_tac_toe"):
         PerfectPlayer(tic_tac_toe)
 
 

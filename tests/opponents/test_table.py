@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from senju.collect.exploration import BY_POLICY, Acting
 from senju.collect.orders import Orders
+from senju.collect.policy import Policy
 from senju.collect.seating import CURRENT
 from senju.errors import UnknownNameError
 from senju.games import make_game
@@ -22,8 +23,9 @@ from senju.models import make_model
 from senju.models.model import Model
 from senju.models.weights import WeightBlock, Weights
 from senju.opponents.batches import OPPONENTS_ACTION
+from senju.opponents.functions import described_player
 from senju.opponents.players import AgentPlayer, RandomPlayer, Table
-from senju.opponents.table import OpponentSpec, OpponentTable, TableSettings, described_player
+from senju.opponents.table import OpponentSpec, OpponentTable, TableSettings
 from tests.collect.toy_games import Meeting
 from tests.opponents import own_players
 
@@ -51,16 +53,16 @@ def new_table(
     num_rows: int, *fixed: str, game: Game = GAME, acting: Acting = BY_POLICY, **changes: Any
 ) -> OpponentTable:
     settings = TableSettings(tuple(OpponentSpec(name) for name in fixed), **changes)
-    return OpponentTable(game, num_rows, settings, [new_model(game)], acting, weights_at)
+    return OpponentTable(game, num_rows, settings, [Policy(new_model(game), acting)], [], weights_at)
 
 
 def orders_of(odds: dict[int, float], version: int = 0) -> Orders:
     """Opponents by number; the weights of number n lie at place n."""
-    return Orders(version, 0.0, tuple(odds), tuple(odds), tuple(odds.values()))
+    return Orders(version, (0.0,), tuple(odds), tuple(odds), tuple(odds.values()))
 
 
 def fixed_orders(count: int, version: int = 0) -> Orders:
-    return Orders(version, 0.0, tuple(range(1, count + 1)), (-1,) * count, (1.0 / count,) * count)
+    return Orders(version, (0.0,), tuple(range(1, count + 1)), (-1,) * count, (1.0 / count,) * count)
 
 
 def seat(table: OpponentTable, rows: Rows) -> NDArray[np.int32]:
@@ -105,7 +107,7 @@ def test_a_row_draws_anew_for_each_of_its_games() -> None:
     assert chi_squared(drawn, odds) < RARELY[1]
 
 
-def test_a_menu_keeps_the_odds() -> None:
+def test_active_opponents_keep_the_odds() -> None:
     odds = {number: number / 55 for number in range(1, 11)}
     table, rows, drawn = new_table(1, in_play=3), new_rows(1), []
     for version in range(3000):
@@ -114,7 +116,7 @@ def test_a_menu_keeps_the_odds() -> None:
     assert chi_squared(drawn, odds) < RARELY[9]
 
 
-def test_no_more_than_the_menu_are_in_play() -> None:
+def test_new_games_draw_from_the_active_opponents_alone() -> None:
     odds = dict.fromkeys(range(1, 65), 1 / 64)
     table, rows = new_table(500, in_play=4), new_rows(500)
     met: set[int] = set()
@@ -126,14 +128,14 @@ def test_no_more_than_the_menu_are_in_play() -> None:
     assert len(met) > 48  # everybody's turn comes
 
 
-def test_shards_have_menus_of_their_own() -> None:
+def test_each_shard_has_its_own_active_opponents() -> None:
     odds = dict.fromkeys(range(1, 65), 1 / 64)
-    table, menus = new_table(100, in_play=4), []
+    table, active = new_table(100, in_play=4), []
     for first in (0, 100):
         rows = Rows(GAME, np.arange(first, first + 100, dtype=np.uint32), 3)
         table.begin(orders_of(odds), rows)
-        menus.append(set(seat(table, rows).max(axis=1).tolist()))
-    assert menus[0] != menus[1]
+        active.append(set(seat(table, rows).max(axis=1).tolist()))
+    assert active[0] != active[1]
 
 
 def test_odds_of_0_are_never_drawn() -> None:
@@ -142,7 +144,7 @@ def test_odds_of_0_are_never_drawn() -> None:
     assert set(seat(table, rows).max(axis=1).tolist()) == {2}
 
 
-def test_nobody_to_draw_is_self_play() -> None:
+def test_without_opponents_the_learner_plays_itself() -> None:
     table, rows = new_table(8), new_rows(8)
     table.begin(Orders(), rows)
     assert (seat(table, rows) == CURRENT).all()
@@ -167,7 +169,7 @@ def test_the_learner_sits_in_each_seat_equally_often() -> None:
     assert own == [[0, 1] * 3, [1, 0] * 3] * 2
 
 
-def test_whoever_sits_in_a_game_stays_until_its_end() -> None:
+def test_an_opponent_stays_in_its_game_until_the_end() -> None:
     table, rows = new_table(64), new_rows(64)
     table.begin(orders_of({1: 1.0}), rows)
     seated = seat(table, rows)
@@ -179,7 +181,7 @@ def test_whoever_sits_in_a_game_stays_until_its_end() -> None:
     assert (seated[32:] == 2 * before[32:]).all()
 
 
-def test_draws_are_the_same_whoever_plays_the_row() -> None:
+def test_draws_do_not_depend_on_the_worker_of_the_row() -> None:
     odds = dict.fromkeys(range(1, 5), 0.25)
     table, rows = new_table(64), new_rows(64)
     table.begin(orders_of(odds), rows)
@@ -252,10 +254,10 @@ def test_a_large_pool_takes_no_more_networks_than_a_small_one() -> None:
         table.begin(orders_of(odds, version), rows)
         ask(table, rows, seat(table, rows))
     after = sum(issubclass(type(thing), AgentPlayer) for thing in gc.get_objects())
-    assert 2 <= after - before <= 10  # four menus of two, and the one in use
+    assert 2 <= after - before <= 10  # two active opponents of four rollouts, and those in use
 
 
-def test_where_only_the_learner_moves_nobody_is_asked() -> None:
+def test_no_opponent_is_asked_where_only_the_learner_moves() -> None:
     table, rows = new_table(4, f"{HERE}:Crasher"), new_rows(4)
     table.begin(fixed_orders(1), rows)
     actions, _, broken = ask(table, rows, np.array([[CURRENT, 1]] * 4, np.int32))
@@ -275,7 +277,7 @@ def test_opponents_of_simultaneous_games_decide_in_every_place() -> None:
         assert (actions[row, place] in (0, 1, 2)) == decides
 
 
-def test_a_failure_costs_the_games_of_whoever_failed_and_no_other() -> None:
+def test_a_failure_costs_only_the_games_of_the_opponent_that_failed() -> None:
     table, rows = new_table(40, "random", f"{HERE}:Crasher"), new_rows(40)
     table.begin(fixed_orders(2), rows)
     seated = seat(table, rows)
@@ -290,7 +292,7 @@ def test_a_failure_costs_the_games_of_whoever_failed_and_no_other() -> None:
     assert table.take_failures() == []
 
 
-def test_whoever_failed_is_drawn_no_more_in_that_rollout() -> None:
+def test_a_failed_opponent_is_not_drawn_again_in_that_rollout() -> None:
     table, rows = new_table(40, "random", f"{HERE}:Crasher"), new_rows(40)
     table.begin(fixed_orders(2), rows)
     ask(table, rows, seat(table, rows))
@@ -311,7 +313,7 @@ def test_a_failure_leaves_the_learners_own_action_as_it_is() -> None:
     assert (actions[own] == -7).all()
 
 
-def test_games_against_somebody_who_is_gone_are_cut_without_blame() -> None:
+def test_games_against_an_opponent_that_is_gone_are_cut_without_a_failure() -> None:
     table, rows = new_table(4), new_rows(4)
     table.begin(orders_of({9: 1.0}), rows)
     seated = np.array([[3, 0], [0, 3], [9, 0], [0, 9]], np.int32)

@@ -1,4 +1,4 @@
-"""PUCT as a textbook has it: objects and recursion, one position at a time, values of whoever moves.
+"""PUCT as in a textbook: objects and recursion, one position at a time, values of the side to move.
 
 It knows nothing of senju.search. What it shares with it is the definition: Silver's formula, the
 value of unvisited moves, and what ended games prove.

@@ -33,9 +33,9 @@ FORK_MODEL = TableModel(
 def test_numbers_worked_by_hand() -> None:
     def after(nodes: int) -> tuple[dict[int, int], float]:
         search = TreeSearch(FORK, FORK_MODEL, PLAIN)
-        snapshot = search.run(FORK.new_games(1), nodes=nodes)
-        assert snapshot.nodes == nodes == tree_of(search).nodes[0]["visits"]
-        return snapshot.visits, tree_of(search).nodes[0]["total"]
+        result = search.run(FORK.new_games(1), nodes=nodes)
+        assert result.nodes == nodes == tree_of(search).nodes[0]["visits"]
+        return result.visits, tree_of(search).nodes[0]["total"]
 
     assert after(1) == ({}, pytest.approx(0.1))
     # the larger prior first; place 1 is worth 0.2 to seat 1
@@ -50,14 +50,14 @@ def test_numbers_worked_by_hand() -> None:
 
 def test_best_move_value_and_line_worked_by_hand() -> None:
     search = TreeSearch(FORK, FORK_MODEL, PLAIN)
-    snapshot = search.run(FORK.new_games(1), nodes=4)
-    assert snapshot.best == 1
-    assert snapshot.value == pytest.approx((0.5 - 0.9) / 2)
-    assert snapshot.line == [1, 3]
-    assert snapshot.depth == 2
-    assert snapshot.moves.actions.tolist() == [1, 0]
-    assert snapshot.moves.values.tolist() == pytest.approx([-0.2, -0.2])
-    assert snapshot.moves.priors.tolist() == pytest.approx([0.4, 0.6])
+    result = search.run(FORK.new_games(1), nodes=4)
+    assert result.best == 1
+    assert result.value == pytest.approx((0.5 - 0.9) / 2)
+    assert result.line == [1, 3]
+    assert result.depth == 2
+    assert result.moves.actions.tolist() == [1, 0]
+    assert result.moves.values.tolist() == pytest.approx([-0.2, -0.2])
+    assert result.moves.priors.tolist() == pytest.approx([0.4, 0.6])
 
 
 def test_exploration_grows_with_the_logarithm_of_visits() -> None:
@@ -112,11 +112,11 @@ def compare(game_name: str, states: States, model: Model, nodes: int, **settings
     config = SearchConfig(batch_size=1, look_ahead=0, **settings)
     search = TreeSearch(game, model, config)
     plain = PlainSearch(game, model, config.exploration, config.exploration_base, config.first_play)
-    snapshot = search.run(states, nodes=nodes)
+    result = search.run(states, nodes=nodes)
     expected = plain.run(states, nodes)
     assert_same(search, expected)
-    assert snapshot.nodes == expected.visits
-    assert snapshot.is_proven == expected.is_solved
+    assert result.nodes == expected.visits
+    assert result.is_proven == expected.is_solved
     return expected
 
 

@@ -11,7 +11,7 @@ from senju.kernels import unpack_legal
 from senju.models import make_model
 from senju.models.model import Model
 from senju.opponents.players import SOONER, MinimaxPlayer
-from senju.search.puct import Snapshot, Stop, TreeSearch
+from senju.search.puct import SearchResult, StopReason, TreeSearch
 from senju.search.settings import SearchConfig
 from tests.search.positions import check_tree, random_positions, tree_of
 from tests.search.toys import EvenModel, Place, TableGame, TableModel
@@ -43,7 +43,7 @@ def play(game: Game, states: States, actions: NDArray[np.int64]) -> tuple[States
     """The positions after one move in each row, and whether its mover has won by it."""
     states, outcomes = states.copy(), game.new_outcomes(len(states))
     game.step(states, actions.astype(np.int32)[:, None], outcomes)
-    return states, outcomes.terminated & (outcomes.rewards != 0.0).any(axis=1)  # nobody loses by moving
+    return states, outcomes.terminated & (outcomes.rewards != 0.0).any(axis=1)  # no move loses at once
 
 
 def wins_at_once(game: Game, states: States) -> NDArray[np.bool_]:
@@ -67,9 +67,9 @@ def test_a_win_in_one_is_never_missed(game: Game, model: Model, positions: State
     rows = np.flatnonzero(wins.any(axis=1))
     assert len(rows) > 50
     for row in rows:
-        snapshot = search.run(positions[row : row + 1])
-        assert (snapshot.best, snapshot.value, snapshot.plies_to_end) == (wins[row].argmax(), 1.0, 1)
-        assert snapshot.ended is Stop.PROVEN
+        result = search.run(positions[row : row + 1])
+        assert (result.best, result.value, result.plies_to_end) == (wins[row].argmax(), 1.0, 1)
+        assert result.ended is StopReason.PROVEN
 
 
 def test_no_move_that_loses_at_once_is_played_where_another_is_left(
@@ -92,12 +92,12 @@ def test_what_is_proven_is_what_the_solver_says(
     search, values = TreeSearch(game, model, config), Solver().values(positions)
     results = []
     for row in range(len(positions)):
-        snapshot = search.run(positions[row : row + 1])
-        if snapshot.is_proven:
-            results.append(snapshot.value)
-            assert snapshot.value == values[row].max()
-            assert values[row, snapshot.best] == values[row].max()
-            assert len(snapshot.line) == snapshot.plies_to_end
+        result = search.run(positions[row : row + 1])
+        if result.is_proven:
+            results.append(result.value)
+            assert result.value == values[row].max()
+            assert values[row, result.best] == values[row].max()
+            assert len(result.line) == result.plies_to_end
     assert len(results) > len(positions) / 3
     assert set(results) == {-1.0, 0.0, 1.0}
     check_tree(tree_of(search))
@@ -124,13 +124,13 @@ def test_a_proven_win_is_played_to_its_end_in_time(game: Game, model: Model, pos
     search, num_played = TreeSearch(game, model, SearchConfig(nodes=400)), 0
     for row in range(len(positions)):
         states, outcomes = positions[row : row + 1].copy(), game.new_outcomes(1)
-        snapshot = search.run(states)
-        if snapshot.value < 1.0 or snapshot.plies_to_end < 3:
+        result = search.run(states)
+        if result.value < 1.0 or result.plies_to_end < 3:
             continue
         num_played += 1
-        for ply in range(snapshot.plies_to_end):
+        for ply in range(result.plies_to_end):
             # the loser defends as long as the search sees a way
-            line: Snapshot = search.run(states, nodes=2000)
+            line: SearchResult = search.run(states, nodes=2000)
             assert line.value == (1.0 if ply % 2 == 0 else -1.0)
             game.step(states, np.array([[line.best]], np.int32), outcomes)
             if outcomes.terminated[0]:
@@ -150,7 +150,7 @@ def test_a_win_in_three_is_never_missed_where_search_looks_three_plies_ahead(
     def found(nodes: int, look_ahead: int) -> list[bool]:
         search = TreeSearch(game, model, SearchConfig(nodes=nodes, look_ahead=look_ahead))
         snapshots = [search.run(wins[row : row + 1]) for row in range(len(wins))]
-        return [snapshot.value == 1.0 and snapshot.plies_to_end == 3 for snapshot in snapshots]
+        return [result.value == 1.0 and result.plies_to_end == 3 for result in snapshots]
 
     assert all(found(100, look_ahead=3))
     assert np.mean(found(400, look_ahead=0)) > 0.7
@@ -158,23 +158,23 @@ def test_a_win_in_three_is_never_missed_where_search_looks_three_plies_ahead(
 
 def test_tic_tac_toe_is_proven_a_draw_from_the_start() -> None:
     game = make_game("tic_tac_toe")
-    snapshot = TreeSearch(game, EvenModel(9), SearchConfig(nodes=0, batch_size=64)).run(game.new_games(1))
-    assert (snapshot.ended, snapshot.value, snapshot.plies_to_end) == (Stop.PROVEN, 0.0, 9)
-    assert len(snapshot.line) == 9
+    result = TreeSearch(game, EvenModel(9), SearchConfig(nodes=0, batch_size=64)).run(game.new_games(1))
+    assert (result.ended, result.value, result.plies_to_end) == (StopReason.PROVEN, 0.0, 9)
+    assert len(result.line) == 9
 
 
 def test_the_quickest_win_and_the_longest_defence_are_played() -> None:
     win, loss = Place(reward=1.0), Place(reward=-1.0)
     # action 0 wins in three plies, action 1 in one
     quick = TableGame(Place(0, {0: 1, 1: 3}), Place(1, {0: 2}), Place(0, {0: 3}), win)
-    snapshot = TreeSearch(quick, TableModel(), SearchConfig(nodes=50)).run(quick.new_games(1))
-    assert (snapshot.best, snapshot.plies_to_end) == (1, 1)
+    result = TreeSearch(quick, TableModel(), SearchConfig(nodes=50)).run(quick.new_games(1))
+    assert (result.best, result.plies_to_end) == (1, 1)
     # action 0 loses in two plies, action 1 in four
     slow = TableGame(
         Place(0, {0: 1, 1: 2}), Place(1, {0: 5}), Place(1, {0: 3}), Place(0, {0: 4}), Place(1, {0: 5}), loss
     )
-    snapshot = TreeSearch(slow, TableModel(), SearchConfig(nodes=50)).run(slow.new_games(1))
-    assert (snapshot.best, snapshot.value, snapshot.plies_to_end) == (1, -1.0, 4)
+    result = TreeSearch(slow, TableModel(), SearchConfig(nodes=50)).run(slow.new_games(1))
+    assert (result.best, result.value, result.plies_to_end) == (1, -1.0, 4)
 
 
 def test_a_sure_draw_is_taken_before_a_worse_promise_and_left_for_a_better_one() -> None:
@@ -182,6 +182,6 @@ def test_a_sure_draw_is_taken_before_a_worse_promise_and_left_for_a_better_one()
         endless = [Place(1, {0: 2, 1: 2, 2: 2}), Place(0, {0: 1, 1: 1, 2: 1})]
         game = TableGame(Place(0, {0: 3, 1: 1}), *endless, Place(reward=0.0))
         model = TableModel(values={1: value, 2: -value})
-        snapshot = TreeSearch(game, model, SearchConfig(nodes=60)).run(game.new_games(1))
-        assert snapshot.best == best
-        assert snapshot.value == pytest.approx(max(0.0, -value))
+        result = TreeSearch(game, model, SearchConfig(nodes=60)).run(game.new_games(1))
+        assert result.best == best
+        assert result.value == pytest.approx(max(0.0, -value))

@@ -62,7 +62,7 @@ class TableGame(ToyGame):
 
 
 class TableModel(Model):
-    """Policy and value of each place, as told; evenly and 0 where nothing is told."""
+    """Policy and value of each place, as given; by default uniform and 0."""
 
     def __init__(
         self,

@@ -13,15 +13,3 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of its own, of 4 MB."""
     with mounted(tmp_path / "disk", megabytes=4) as place:
         yield place
-
-
-def fill(disk: Path, leave: int) -> Path:
-    """Fill a disk up to `leave` bytes."""
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file:
-        try:
-            while file.write(b"\0" * 4096):
-                pass
-        except OSError:
-            file.truncate(file.tell() - leave)
-    return filler

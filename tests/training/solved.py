@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from senju.games.game import Game, States
 from senju.kernels import unpack_legal
 from senju.opponents.players import MinimaxPlayer
-from senju.training.agent import Agent
+from senju.runs.agent import Agent
 
 WHOLE_GAME = 9  # moves
 

@@ -13,16 +13,9 @@ from hypothesis import strategies as st
 from senju.config import Settings, parse_assignment, read_yaml, validated
 from senju.errors import ConfigError
 from senju.games import GAMES
+from senju.runs.presets import preset
+from senju.runs.run_config import DEFAULT_PARTS, RunConfig, dump_config, load_config, merged, resolve_config
 from senju.training.parallel_config import resolved
-from senju.training.run_config import (
-    DEFAULT_PARTS,
-    RunConfig,
-    dump_config,
-    load_config,
-    merged,
-    preset,
-    resolve_config,
-)
 from senju.trials.scale import SMALL, scaled_config
 
 _NUMBERS = st.one_of(

@@ -11,8 +11,8 @@ import senju
 from senju.config import Settings, merged
 from senju.errors import CheckpointError, ConfigError, ModelError, RunFolderError
 from senju.games.tic_tac_toe import TicTacToe
-from senju.training.run import Run
-from senju.training.trainer import Listener, Progress
+from senju.runs.run import Run
+from senju.training.trainer import TrainingListener, TrainingProgress
 from tests.conftest import BadSettings, Train
 
 
@@ -49,11 +49,11 @@ def test_run_without_a_name_is_kept_under_runs(
 
 
 def test_train_without_a_game_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="no game given; known are cleanup, connect_four, shogi, tag"):
+    with pytest.raises(ConfigError, match=r"game.*cleanup, connect_four, shogi, tag"):
         senju.train()
 
 
-def test_preset_is_taken_by_name_under_what_is_given(small: Settings, tmp_path: Path) -> None:
+def test_given_settings_override_the_named_preset(small: Settings, tmp_path: Path) -> None:
     game = {"name": "shogi", "max_plies": 20}
     settings = merged(small, {"device": "cpu", "backend": "serial"})
     run = senju.train(game, preset="gpu", run=tmp_path / "run", max_updates=1, **settings)
@@ -63,25 +63,25 @@ def test_preset_is_taken_by_name_under_what_is_given(small: Settings, tmp_path: 
 
 
 def test_unknown_preset_leaves_no_folder(small: Settings, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no preset 'cpu' for shogi; there are: gpu"):
+    with pytest.raises(ConfigError, match=r"cpu.*shogi.*gpu"):
         senju.train("shogi", preset="cpu", run=tmp_path / "run", **small)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_preset_for_a_run_that_has_its_settings_is_refused(train_small: Train) -> None:
     run = train_small()
-    with pytest.raises(ConfigError, match="preset='gpu' is for new runs"):
+    with pytest.raises(ConfigError, match="preset='gpu'"):
         senju.train(resume=run.path, preset="gpu")
 
 
 def test_existing_run_is_never_written_over(train_small: Train, tmp_path: Path) -> None:
     run = train_small()
     config = (run.path / "config.yaml").read_bytes()
-    with pytest.raises(RunFolderError, match="exists already; go on with --resume"):
+    with pytest.raises(RunFolderError, match="--resume"):
         train_small(seed=9)
     assert (run.path / "config.yaml").read_bytes() == config
     (tmp_path / "photos").mkdir()
-    with pytest.raises(RunFolderError, match="exists already; it holds something else"):
+    with pytest.raises(RunFolderError, match="--run"):
         train_small("photos")
     assert list((tmp_path / "photos").iterdir()) == []
 
@@ -89,59 +89,59 @@ def test_existing_run_is_never_written_over(train_small: Train, tmp_path: Path) 
 @pytest.mark.parametrize("place", ["file/run", "file/deep/run", "/proc/senju/run"])
 def test_folder_that_cannot_be_made_is_explained(train_small: Train, tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(RunFolderError, match="cannot make the run folder"):
+    with pytest.raises(RunFolderError, match="run folder"):
         train_small(place)
 
 
 def test_model_that_does_not_fit_the_game_leaves_no_folder(train_small: Train, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="the model 'resnet' needs planes"):
+    with pytest.raises(ModelError, match="resnet"):
         train_small(game=f"{__name__}:Line", model={"name": "resnet"})
     assert list(tmp_path.iterdir()) == []
 
 
 def test_game_without_matches_is_refused_before_it_is_trained(train_small: Train, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="matches need two seats that take turns"):
+    with pytest.raises(ConfigError, match="two seats"):
         train_small(game=f"{__name__}:Solitaire")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("max_updates", [0, -1])
 def test_no_updates_at_all_are_refused(train_small: Train, tmp_path: Path, max_updates: int) -> None:
-    with pytest.raises(ConfigError, match=f"max_updates={max_updates}: expected 1 or more"):
+    with pytest.raises(ConfigError, match=f"max_updates={max_updates}"):
         train_small(max_updates=max_updates)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_checkpoint_to_go_on_from_needs_a_run(train_small: Train, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="name the run to resume as well"):
+    with pytest.raises(ConfigError, match=r"checkpoint.*resume"):
         train_small(from_checkpoint="update_000000001")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_resume_into_another_folder_is_refused(train_small: Train, tmp_path: Path) -> None:
     run = train_small()
-    with pytest.raises(ConfigError, match="cannot be given as well"):
+    with pytest.raises(ConfigError, match="resume"):
         senju.train(resume=run.path, run=tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
 
-def test_resume_of_what_is_no_run_is_refused(tmp_path: Path) -> None:
+def test_resume_of_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(RunFolderError, match=r"is not a run: there is no config.yaml in it"):
+        with pytest.raises(RunFolderError, match=r"config.yaml"):
             senju.train(resume=path)
 
 
 def test_resume_of_another_game_is_refused(train_small: Train) -> None:
     run = train_small()
-    with pytest.raises(RunFolderError, match="is a run of tic_tac_toe, not of connect_four"):
+    with pytest.raises(RunFolderError, match=r"tic_tac_toe.*connect_four"):
         senju.train("connect_four", resume=run.path)
-    with pytest.raises(ConfigError, match="did you mean 'connect_four'"):
+    with pytest.raises(ConfigError, match="connect_four"):
         senju.train("conect_four", resume=run.path)
 
 
 def test_resume_from_an_unknown_checkpoint_changes_nothing(train_small: Train) -> None:
     run = train_small()
-    with pytest.raises(CheckpointError, match=r"no checkpoint 'best'.*there are: update_000000004"):
+    with pytest.raises(CheckpointError, match=r"best.*update_000000004"):
         senju.train(resume=run.path, from_checkpoint="best", total_steps=9999)
     assert Run(run.path).config == run.config
 
@@ -162,7 +162,7 @@ def test_setting_that_decides_the_result_cannot_change_on_resume(
     train_small: Train, changes: Settings
 ) -> None:
     run = train_small()
-    with pytest.raises(ConfigError, match=r"cannot change on resume.*what can: total_steps"):
+    with pytest.raises(ConfigError, match=r"resume.*total_steps"):
         senju.train(resume=run.path, **changes)
     assert Run(run.path).config == run.config
 
@@ -182,7 +182,7 @@ def test_settings_that_watch_a_run_can_change_on_resume(train_small: Train) -> N
     ("changes", "expected"),
     [
         ({"evaluation": {"games": 5}}, "evaluation.games=5"),
-        ({"evaluation": {"opponents": ["perfect"]}}, "nobody knows tic_tac_toe perfectly"),
+        ({"evaluation": {"opponents": ["perfect"]}}, "tic_tac_toe.*perfect"),
         ({"evaluation": {"oponents": []}}, "did you mean 'opponents'"),
         ({"total_steps": -1}, "total_steps=-1"),
     ],
@@ -201,17 +201,17 @@ def test_run_for_an_absent_device_can_be_looked_at_but_not_resumed(train_small: 
     config = run.path / "config.yaml"
     config.write_text(config.read_text().replace("device: cpu", "device: cuda:99"))
     assert Run(run.path).agent.name == "run@4"
-    with pytest.raises(ConfigError, match="device='cuda:99' cannot be used here"):
+    with pytest.raises(ConfigError, match="device='cuda:99'"):
         senju.train(resume=run.path)
 
 
-class Interrupter(Listener):
+class Interrupter(TrainingListener):
     """Presses Ctrl-C after some update."""
 
     def __init__(self, update: int) -> None:
         self.update = update
 
-    def on_update(self, progress: Progress) -> None:
+    def on_update(self, progress: TrainingProgress) -> None:
         if progress.update == self.update:
             signal.raise_signal(signal.SIGINT)
 
@@ -219,7 +219,7 @@ class Interrupter(Listener):
 def test_interrupt_finishes_the_update_saves_and_raises(train_small: Train, tmp_path: Path) -> None:
     whole = train_small("whole", updates=6)
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt, match=r"go on with resume='.*run'"):
+    with pytest.raises(KeyboardInterrupt, match=r"resume='.*run'"):
         train_small(updates=6, listener=Interrupter(3))
     assert signal.getsignal(signal.SIGINT) is before
     run = Run(tmp_path / "run")
@@ -233,7 +233,7 @@ def test_interrupt_finishes_the_update_saves_and_raises(train_small: Train, tmp_
 
 
 def test_interrupt_between_two_opponents_leaves_the_rest_out(train_small: Train, tmp_path: Path) -> None:
-    class Impatient(Listener):
+    class Impatient(TrainingListener):
         def on_evaluation(self, update: int, result: object) -> None:
             signal.raise_signal(signal.SIGINT)
 

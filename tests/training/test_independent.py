@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from senju.algorithms.dqn import DQN
-from senju.algorithms.independent import Independent, Learned, OneByOne, Task
+from senju.algorithms.learner_group import LearnerGroup
+from senju.algorithms.learner_runner import SequentialLearners, Trained, TrainingTask
 from senju.config import Settings
 from senju.errors import ConfigError
 from senju.games import make_game
+from senju.runs.run_config import RunConfig, resolve_config
 from senju.training.loop import Loop
-from senju.training.run_config import RunConfig, resolve_config
 
 MEETING = "tests.collect.toy_games:Meeting"
 SMALL_DQN = {
@@ -63,14 +64,13 @@ def update(loop: Loop, count: int = 1) -> None:
         loop.publish()
 
 
-def agents_of(loop: Loop) -> Independent:
-    assert loop.agents is not None
-    return loop.agents
+def agents_of(loop: Loop) -> LearnerGroup:
+    return loop.learner
 
 
 def learned_bytes(loop: Loop, seats: Sequence[int] = (0, 1)) -> dict[str, bytes]:
     """Weights, targets, moments and priorities of some agents."""
-    states = {seat: agents_of(loop).way.state(seat) for seat in seats}
+    states = {seat: agents_of(loop).runner.state(seat) for seat in seats}
     return {
         f"{seat}.{name}": tensor.cpu().numpy().tobytes()
         for seat, state in states.items()
@@ -87,9 +87,9 @@ def after(updates: int, config: RunConfig, backend: Settings | None = None) -> d
 MIXED = {"seats": {"1": {"algorithm": SMALL_PPO, "model": {"hidden": [8, 8]}}}}
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_training_one_agent_moves_no_byte_of_the_other(way: str) -> None:
-    layer = {"seats": {"0": {"learns": False}}, "learners": way, "parallel": {"enabled": True}}
+@pytest.mark.parametrize("runner", WAYS)
+def test_training_one_agent_moves_no_byte_of_the_other(runner: str) -> None:
+    layer = {"seats": {"0": {"learns": False}}, "learners": runner, "parallel": {"enabled": True}}
     with started(config_of(layer), {"name": "serial"}) as loop:
         before = learned_bytes(loop)
         update(loop, 4)
@@ -103,9 +103,9 @@ def test_training_one_agent_moves_no_byte_of_the_other(way: str) -> None:
 def test_agents_learn_from_what_their_own_seat_saw() -> None:
     with started(config_of(), {"name": "serial"}) as loop:
         update(loop, 4)
-        way = agents_of(loop).way
-        assert isinstance(way, OneByOne)
-        for seat, learner in enumerate(way.learners):
+        runner = agents_of(loop).runner
+        assert isinstance(runner, SequentialLearners)
+        for seat, learner in enumerate(runner.learners):
             assert isinstance(learner, DQN)
             sample = learner.replay.sample(200, 0)
             marks = sample.observation[:, 1], sample.next_observation[:, 1]  # Meeting shows a seat its number
@@ -114,7 +114,7 @@ def test_agents_learn_from_what_their_own_seat_saw() -> None:
 
 def test_agents_begin_unlike_each_other() -> None:
     with started(config_of(), {"name": "serial"}) as loop:
-        first, second = (agents_of(loop).way.weights(seat) for seat in range(2))
+        first, second = (agents_of(loop).runner.weights(seat) for seat in range(2))
     assert not np.array_equal(first, second)
 
 
@@ -142,13 +142,13 @@ def test_disabled_is_the_plain_path_and_enabled_gives_its_bytes() -> None:
 def test_agents_that_train_seldom_learn_from_all_they_saw_since() -> None:
     layer = {"seats": {"1": {"train_every": 3, "algorithm": SMALL_PPO}}, "parallel": {"train_interval": 2}}
     config = config_of(layer)
-    assert [seat.train_every for seat in config.seat_settings] == [2, 6]
+    assert [seat.train_every for seat in config.learner_settings] == [2, 6]
     with started(config) as loop:
         trained: list[tuple[int, int]] = []
         for turn in range(12):
             update(loop)
-            trained += [(turn, learned.seat) for learned in agents_of(loop).take_learned()]
-        steps = agents_of(loop).way.state(1).numbers["version"]
+            trained += [(turn, learned.seat) for learned in agents_of(loop).take_trained()]
+        steps = agents_of(loop).runner.state(1).numbers["version"]
     assert [turn for turn, seat in trained if seat == 0] == [1, 3, 5, 7, 9, 11]
     assert [turn for turn, seat in trained if seat == 1] == [5, 11]
     assert steps == 2
@@ -157,7 +157,7 @@ def test_agents_that_train_seldom_learn_from_all_they_saw_since() -> None:
 def test_order_says_who_is_trained_first() -> None:
     with started(config_of({"seats": {"0": {"order": 1}}})) as loop:
         update(loop)
-        assert [learned.seat for learned in agents_of(loop).take_learned()] == [1, 0]
+        assert [learned.seat for learned in agents_of(loop).take_trained()] == [1, 0]
 
 
 def test_state_goes_on_as_if_it_had_never_stopped() -> None:
@@ -196,7 +196,6 @@ def test_attention_sees_rewards_and_losses_of_both_algorithms() -> None:
         ({"seats": {"1": {"model": {"hiden": [8]}}}}, "seats.1: unknown setting 'model.hiden'"),
         ({"seats": {"1": {"lerns": False}}}, "unknown setting 'seats.1.lerns'; did you mean 'learns'?"),
         ({"seats": {"0": {"learns": False}, "1": {"learns": False}}}, "seats: learns=false in every seat"),
-        ({"collect": {"whole_games": True}}, "collect.whole_games is not for"),
         ({"learners": "stacked"}, "parallel.enabled=false trains one agent after another"),
         ({"collect": {"seating": "self_play"}, "attention": "adaptive"}, "attention is about agents"),
     ],
@@ -206,17 +205,17 @@ def test_settings_that_do_not_fit_are_refused(layer: dict[str, Any], message: st
         config_of(layer)
 
 
-class HeldBack(OneByOne):
+class HeldBack(SequentialLearners):
     """Trains when it is waited for, and not before."""
 
-    def __init__(self, way: OneByOne) -> None:
-        super().__init__(way.learners)
-        self.held: list[Task] = []
-        self.orders: list[Task] = []
+    def __init__(self, runner: SequentialLearners) -> None:
+        super().__init__(runner.learners)
+        self.held: list[TrainingTask] = []
+        self.orders: list[TrainingTask] = []
         self.hangs = False
         self.waits: list[list[int]] = []
 
-    def learn(self, tasks: Sequence[Task]) -> list[Learned]:
+    def learn(self, tasks: Sequence[TrainingTask]) -> list[Trained]:
         self.held += tasks
         self.orders += tasks
         return []
@@ -224,7 +223,7 @@ class HeldBack(OneByOne):
     def is_busy(self, seat: int) -> bool:
         return any(task.seat == seat for task in self.held)
 
-    def finish(self, seats: Sequence[int] | None = None, seconds: float | None = None) -> list[Learned]:
+    def finish(self, seats: Sequence[int] | None = None, seconds: float | None = None) -> list[Trained]:
         if self.hangs and seats is not None:
             self.waits.append(list(seats))
             return []
@@ -238,32 +237,32 @@ def test_collecting_waits_for_a_learner_that_is_too_far_behind() -> None:
     config = config_of(layer)
     with started(config) as loop:
         agents = agents_of(loop)
-        assert isinstance(agents.way, OneByOne)
-        agents.way = way = HeldBack(agents.way)
-        way.attach(loop.backend.rings, loop.game.seat_view)
+        assert isinstance(agents.runner, SequentialLearners)
+        agents.runner = runner = HeldBack(agents.runner)
+        runner.attach(loop.backend.rings, loop.game.seat_view)
         lags = []
         for _ in range(8):
             lags.append(agents.update(loop.collect()).get("agent_1/lag", 0.0))
             loop.publish()
         loop.finish()
-    first = [(task.turns, task.number) for task in way.orders if task.seat == 0]
+    first = [(task.turns, task.number) for task in runner.orders if task.seat == 0]
     assert first == [((0,), 1), ((1, 2, 3), 4), ((4, 5, 6), 7)]
     assert max(lags) == 2.0
-    assert not way.held
+    assert not runner.held
 
 
 def test_nobody_waits_twice_for_a_learner_that_hangs() -> None:
     config = config_of({"collect": {"mode": "async"}, "parallel": {"epochs_ahead": 2}})
     with started(config) as loop:
         agents = agents_of(loop)
-        assert isinstance(agents.way, OneByOne)
-        agents.way = way = HeldBack(agents.way)
-        way.attach(loop.backend.rings, loop.game.seat_view)
-        way.hangs = True
-        for learner in way.learners:
+        assert isinstance(agents.runner, SequentialLearners)
+        agents.runner = runner = HeldBack(agents.runner)
+        runner.attach(loop.backend.rings, loop.game.seat_view)
+        runner.hangs = True
+        for learner in runner.learners:
             learner.is_following = True
         lags = [agents.update(loop.collect()).get("agent_0/lag", 0.0) for _ in range(6)]
-        way.hangs = False
+        runner.hangs = False
         loop.finish()
     assert lags == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
-    assert way.waits == [[0, 1]]
+    assert runner.waits == [[0, 1]]

@@ -11,12 +11,12 @@ from PIL import Image
 
 import senju
 from senju.errors import ConfigError
-from senju.training.episodes import play_episodes
-from senju.training.interrupt import StopRequest
-from senju.training.opponents import make_player
-from senju.training.run import Run
-from senju.training.run_config import resolve_config
-from senju.training.trainer import Listener, Progress, Trainer
+from senju.evaluation.episodes import play_episodes
+from senju.evaluation.opponents import make_player
+from senju.runs.interrupt import StopRequest
+from senju.runs.run import Run
+from senju.runs.run_config import resolve_config
+from senju.training.trainer import Trainer, TrainingListener, TrainingProgress
 from tests.training.worlds import NUM_AGENTS, TURNS, hunt_settings, train_hunt
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -135,13 +135,13 @@ def test_stopping_and_resuming_changes_no_byte_and_goes_on_counting(hunt: Run, t
     assert resumed.episodes == hunt.episodes
 
 
-class StopsAtUpdate(Listener):
+class StopsAtUpdate(TrainingListener):
     """Asks to stop after an update, before it is measured."""
 
     def __init__(self, stop: StopRequest, update: int) -> None:
         self.stop, self.update = stop, update
 
-    def on_update(self, progress: Progress) -> None:
+    def on_update(self, progress: TrainingProgress) -> None:
         if progress.update == self.update:
             self.stop.signal = signal.SIGINT
 

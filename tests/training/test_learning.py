@@ -8,14 +8,14 @@ import pytest
 from numpy.typing import NDArray
 
 import senju
+from senju.evaluation.matches import MatchResult, play_match
+from senju.evaluation.opponents import make_player
 from senju.games import make_game
 from senju.games.game import States
 from senju.models import make_model
 from senju.opponents.players import MinimaxPlayer
-from senju.training.agent import Agent
-from senju.training.evaluation import MatchResult, play_match
-from senju.training.opponents import make_player
-from senju.training.run import Run
+from senju.runs.agent import Agent
+from senju.runs.run import Run
 from tests.training.solved import Walk, solved_values, walk
 
 LONG_TESTS = "SENJU_LONG_TESTS"  # set it to 1 for the tests that take minutes
@@ -30,9 +30,9 @@ def match(run: Run, opponent: str, num_games: int) -> MatchResult:
 def test_tic_tac_toe_is_learned_nearly_perfectly(tmp_path: Path) -> None:
     run = senju.train("tic_tac_toe", run=tmp_path / "run", seed=1, evaluation=QUIET)
     against_random = match(run, "random", 400)
-    assert against_random.losses <= 8
-    assert against_random.score > 0.93
-    assert match(run, "minimax:9", 100).losses <= 5  # it cannot be beaten; nearly all games are drawn
+    assert against_random.score.losses <= 8
+    assert against_random.score.mean > 0.93
+    assert match(run, "minimax:9", 100).score.losses <= 5  # it cannot be beaten; nearly all games are drawn
 
 
 def new_walks(run: Run) -> tuple[Walk, Walk]:
@@ -71,7 +71,7 @@ def test_tic_tac_toe_by_dqn_ends_with_the_exact_values(tmp_path: Path, seed: int
 def test_connect_four_is_learned_far_beyond_random_play_within_400_000_steps(tmp_path: Path) -> None:
     short = {"total_steps": 400_000, "threads": 1, "evaluation": QUIET}
     run = senju.train("connect_four", run=tmp_path / "run", seed=1, **short)
-    assert match(run, "random", 400).score > 0.85
+    assert match(run, "random", 400).score.mean > 0.85
 
 
 def test_untrained_action_values_lose_and_are_wrong(tmp_path: Path) -> None:
@@ -106,4 +106,4 @@ def test_walk_meets_every_reply_and_solves_every_position(tmp_path: Path) -> Non
 def test_untrained_network_is_no_better_than_random_play(tmp_path: Path) -> None:
     """What the tests above measure is learned, not built in."""
     run = senju.train("tic_tac_toe", run=tmp_path / "run", total_steps=1, evaluation=QUIET)
-    assert match(run, "minimax:9", 100).losses > 30
+    assert match(run, "minimax:9", 100).score.losses > 30

@@ -13,9 +13,9 @@ from senju.collect.slots import Rollout
 from senju.config import Settings
 from senju.errors import ModelError, OpponentError
 from senju.games import make_game
+from senju.runs.run import Run
+from senju.runs.run_config import resolve_config
 from senju.training.loop import Loop
-from senju.training.run import Run
-from senju.training.run_config import resolve_config
 from tests.conftest import SMALL
 from tests.opponents import own_players
 
@@ -80,7 +80,7 @@ def test_every_game_against_others_is_a_result() -> None:
     loop = begin(new_loop({"size": 8}))
     assert loop.pool is not None
     metrics = many_updates(loop, 6)
-    games = sum(sum(counts) for counts in loop.pool.results.values())
+    games = sum(score.games for score in loop.pool.results.values())
     assert games == sum(record["opponent_games"] for record in metrics) > 100
 
 
@@ -137,7 +137,7 @@ def test_a_loss_on_the_opponents_last_move_is_credited() -> None:
     loop = begin(new_loop({"snapshot_interval": 0, "self_share": 0.0, "fixed": ["minimax:2"]}))
     (rollout,) = loop.collect()
     slot = rollout.data
-    returns = generalised_advantages(slot, discount=1.0, trace=1.0).returns
+    returns = generalised_advantages(slot, gamma=1.0, gae_lambda=1.0).returns
     num_lost = 0
     for time, row in np.argwhere(slot.terminated).tolist():
         own = int((slot.seated[time, row] == CURRENT).argmax())
@@ -215,14 +215,14 @@ def test_a_snapshot_of_another_architecture_is_refused() -> None:
     loop = begin(new_loop())
     other = new_loop(model={"name": "mlp", "hidden": [24]})
     with pytest.raises(ModelError, match=r"weights of \d+ bytes for a network of \d+ bytes: .* architecture"):
-        loop.backend.publish_opponent(0, other.learner.weights())
+        loop.backend.publish(loop.learner.weights(), 0, opponents={0: other.learner.weights()})
 
 
 def test_a_run_of_another_architecture_is_an_opponent_like_any_other(tic_tac_toe_run: Run) -> None:
     loop = new_loop({"fixed": [str(tic_tac_toe_run.path)]}, model={"name": "mlp", "hidden": [24, 8]})
     metrics = many_updates(begin(loop), 4)
     assert loop.pool is not None
-    assert loop.pool.members[0].games > 0
+    assert loop.pool.members[0].score.games > 0
     assert metrics[-1]["largest_ratio_error"] < 1e-5
 
 

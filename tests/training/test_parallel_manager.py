@@ -21,7 +21,6 @@ import torch
 
 import senju
 from senju.algorithms.returns import generalised_advantages
-from senju.backends.backend import Plan
 from senju.backends.serial import Serial
 from senju.collect.experiences import Experiences, decisions_of
 from senju.config import Settings
@@ -31,6 +30,7 @@ from senju.machine import available_cores
 from senju.models.weights import WeightBlock
 from senju.training.parallel_config import ParallelConfig, SettingWarning
 from senju.training.parallel_manager import ParallelManager
+from tests.backends.common import new_plan
 
 SEED = 4
 MODEL = {"name": "mlp", "hidden": [16]}
@@ -58,7 +58,7 @@ def serial_run(game: str, num_turns: int, rollout_steps: int = 10, **plan: Any) 
     """What the oracle plays, without the facade."""
     backend = Serial()
     backend.start(
-        Plan(
+        new_plan(
             game={"name": game},
             model=MODEL,
             seed=SEED,
@@ -289,7 +289,7 @@ def test_network_of_another_shape_is_refused_at_once() -> None:
             ),
             (torch.nn.Linear(3, 2), r"layers.0.weight is missing, expected of shape \(16, 84\)"),
             ({**manager.new_model().state_dict(), "more": torch.zeros(1)}, r"more is .*, expected missing"),
-            (lambda observation: observation, "function is no network"),
+            (lambda observation: observation, "function"),
             (np.zeros(7, np.uint8), "7 bytes"),
         ]:
             with pytest.raises(ModelError, match=expected):
@@ -303,7 +303,7 @@ def test_weights_that_are_not_finite_are_not_sent(rubbish: float) -> None:
         model = manager.new_model()
         next(model.parameters()).data[0, 0] = rubbish
         for form in (model, WeightBlock(model).read()):
-            with pytest.raises(ModelError, match=r"layers.0.weight has numbers .* go on with version 0"):
+            with pytest.raises(ModelError, match=r"layers.0.weight .*finite.*version 0"):
                 manager.sync_model_to_workers(form)
         assert contents(manager.collect_experiences()) == contents(serial_run("connect_four", 1))
         assert manager.sync_model_to_workers(manager.new_model())
@@ -392,7 +392,7 @@ def test_threads_are_replaced_without_a_trace_in_the_result() -> None:
 
 @pytest.mark.parametrize("backend", PARALLEL)
 @pytest.mark.parametrize("queue_maxsize", [1, 3])
-def test_workers_wait_when_nobody_collects_and_drop_nothing(backend: str, queue_maxsize: int) -> None:
+def test_workers_wait_for_the_next_collect_and_drop_nothing(backend: str, queue_maxsize: int) -> None:
     with make(backend=backend, queue_maxsize=queue_maxsize) as manager:
         first = manager.collect_experiences()
 
@@ -449,10 +449,10 @@ def test_seats_that_sit_out_make_a_batch_smaller() -> None:
 
 
 def test_advantages_are_of_the_discount_and_the_trace_that_were_set() -> None:
-    with make(discount=0.5, trace=0.25) as manager, make() as plain:
+    with make(gamma=0.5, gae_lambda=0.25) as manager, make() as plain:
         batch, other = manager.collect_experiences(), plain.collect_experiences()
     backend = Serial()
-    backend.start(manager._plan())
+    backend.start(manager._plan)
     expected = [generalised_advantages(r.data, 0.5, 0.25).advantages for r in backend.collect()]
     assert batch.advantages.tobytes() == b"".join(array.tobytes() for array in expected)
     assert batch.advantages.tobytes() != other.advantages.tobytes()
@@ -467,20 +467,20 @@ def test_workers_are_one_per_core_where_none_are_named() -> None:
 @pytest.mark.parametrize(
     ("changes", "note"),
     [
-        ({"compression_enabled": True}, "compression_enabled=True has no effect: on the serial backend"),
-        ({"compression_enabled": True, "backend": "processes"}, "nothing travels between machines"),
-        ({"use_shared_memory": False, "backend": "processes"}, "use_shared_memory=False has no effect"),
-        ({"worker_reset_interval": 5}, "worker_reset_interval=5 has no effect: the serial backend has no"),
-        ({"queue_maxsize": 2}, "queue_maxsize=2 has no effect: the serial backend plays only while"),
+        ({"compression_enabled": True}, "compression_enabled=True.*serial"),
+        ({"compression_enabled": True, "backend": "processes"}, "compression_enabled=True.*processes"),
+        ({"use_shared_memory": False, "backend": "processes"}, "use_shared_memory=False"),
+        ({"worker_reset_interval": 5}, "worker_reset_interval=5.*serial"),
+        ({"queue_maxsize": 2}, "queue_maxsize=2.*serial"),
     ],
 )
 def test_setting_without_meaning_on_the_backend_says_so(changes: Settings, note: str) -> None:
-    with pytest.warns(SettingWarning, match=re.escape(note)) as caught:
+    with pytest.warns(SettingWarning, match=note) as caught:
         manager = make(**changes)
     assert caught[0].filename == __file__
     if manager.config.backend["name"] == "serial":
         with manager:
-            assert note in " ".join(manager.get_status()["notes"])
+            assert re.search(note, " ".join(manager.get_status()["notes"]))
 
 
 @pytest.mark.parametrize(
@@ -502,7 +502,8 @@ def test_setting_with_a_meaning_is_no_matter_for_a_warning(changes: Settings) ->
 def test_serial_backend_says_who_plays_the_workers_games() -> None:
     with make() as manager:
         status = manager.get_status()
-        assert status["notes"] == ["num_workers=2: the serial backend plays the games of all in turn"]
+        (note,) = status["notes"]
+        assert re.search("num_workers=2.*serial", note)
         assert len(status["workers"]) == 1
     with make(num_workers=1) as manager:
         assert manager.get_status()["notes"] == []
@@ -524,7 +525,7 @@ def test_status_is_plain_and_complete(backend: str) -> None:
 def test_unknown_worker_is_refused(backend: str) -> None:
     with make(backend=backend) as manager:
         for act in (manager.pause_workers, manager.resume_workers, manager.reset_workers):
-            with pytest.raises(ConfigError, match=r"there is no worker 7; there are 0"):
+            with pytest.raises(ConfigError, match=r"no worker 7.*0"):
                 act([0, 7])
         assert "paused" not in {worker["state"] for worker in manager.get_status()["workers"]}
 
@@ -545,17 +546,17 @@ def uses(manager: ParallelManager) -> list[Callable[[], object]]:
 def test_use_before_the_start_or_after_the_end_is_explained(backend: str) -> None:
     manager = make(backend=backend)
     for use in uses(manager):
-        with pytest.raises(ControlError, match=r"are not started; call start_workers\(\)"):
+        with pytest.raises(ControlError, match=r"start_workers\(\)"):
             use()
     manager.start_workers()
-    with pytest.raises(ControlError, match="are running already"):
+    with pytest.raises(ControlError, match="running"):
         manager.start_workers()
     with manager:  # started already: only the end is new
         manager.collect_experiences()
     for use in uses(manager):
-        with pytest.raises(ControlError, match="were stopped; make a new ParallelManager"):
+        with pytest.raises(ControlError, match="stopped"):
             use()
-    with pytest.raises(ControlError, match="were stopped"):
+    with pytest.raises(ControlError, match="stopped"):
         manager.start_workers()
     manager.stop_workers()
 
@@ -575,7 +576,7 @@ def test_error_in_the_loop_stops_the_workers() -> None:
     manager = make(backend="threads")
     with pytest.raises(ZeroDivisionError), manager:
         _ = 1 / 0
-    with pytest.raises(ControlError, match="were stopped"):
+    with pytest.raises(ControlError, match="stopped"):
         manager.get_status()
 
 
@@ -585,9 +586,9 @@ def test_start_that_fails_leaves_nothing_running(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setitem(senju.GAMES._classes, "unreachable", Unreachable)  # registered, for this test only
     manager = ParallelManager("unreachable", MODEL, {**SMALL, "backend": "processes"})
-    with pytest.raises(ConfigError, match="other processes cannot import"):
+    with pytest.raises(ConfigError, match="Unreachable"):
         manager.start_workers()
-    with pytest.raises(ControlError, match="were stopped"):
+    with pytest.raises(ControlError, match="stopped"):
         manager.collect_experiences()
     manager.stop_workers()
 
@@ -597,15 +598,15 @@ def test_start_that_fails_leaves_nothing_running(monkeypatch: pytest.MonkeyPatch
     [
         (
             lambda observation: observation,
-            "model=<function .*expected a name .mlp, plane_net.*no name cannot",
+            "model=<function .*mlp, plane_net",
         ),
         (torch.nn.Linear(4, 2), r"model=Linear.*sync_model_to_workers\(model\)"),
-        (torch.nn.Linear, "for this class 'torch.nn.modules.linear:Linear'"),
-        ({"hidden": [4]}, "expected a name"),
-        (7, "model=7: expected a name"),
-        ("mpl", "unknown model 'mpl'; did you mean 'mlp'"),
-        ({"name": "mlp", "hiden": [4]}, "unknown setting 'model.hiden'"),
-        ("torch.nn:Linear", "is not a senju.models.model.Model"),
+        (torch.nn.Linear, "torch.nn.modules.linear:Linear"),
+        ({"hidden": [4]}, "hidden"),
+        (7, "model=7"),
+        ("mpl", "mpl.*mlp"),
+        ({"name": "mlp", "hiden": [4]}, "model.hiden"),
+        ("torch.nn:Linear", "torch.nn:Linear.*senju.models.model.Model"),
     ],
 )
 def test_model_that_workers_cannot_make_is_refused_at_once(model: Any, expected: str) -> None:
@@ -616,9 +617,9 @@ def test_model_that_workers_cannot_make_is_refused_at_once(model: Any, expected:
 @pytest.mark.parametrize(
     ("game", "expected"),
     [
-        ("conect_four", "did you mean 'connect_four'"),
-        (TicTacToe(), "game=<.*TicTacToe object.*expected a name"),
-        (TicTacToe, "for this class 'senju.games.tic_tac_toe:TicTacToe'"),
+        ("conect_four", "conect_four.*connect_four"),
+        (TicTacToe(), "game=<.*TicTacToe object"),
+        (TicTacToe, "senju.games.tic_tac_toe:TicTacToe"),
     ],
 )
 def test_game_that_workers_cannot_make_is_refused_at_once(game: Any, expected: str) -> None:
@@ -629,7 +630,7 @@ def test_game_that_workers_cannot_make_is_refused_at_once(game: Any, expected: s
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"experience_batch_size": 42}, r"experience_batch_size=42 .* steps of 4 decisions .* try 40 or 44"),
+        ({"experience_batch_size": 42}, r"experience_batch_size=42\b.*\b4\b.*40.*44"),
         ({"experience_batch_size": 3}, "try 4$"),
         ({"num_workers": -1}, "num_workers=-1"),
         ({"games_per_worker": 0}, "games_per_worker=0"),
@@ -638,14 +639,14 @@ def test_game_that_workers_cannot_make_is_refused_at_once(game: Any, expected: s
         ({"worker_reset_interval": -1}, "worker_reset_interval=-1"),
         ({"timeout": -1}, "timeout=-1"),
         ({"timeout": float("nan")}, "timeout=nan"),
-        ({"discount": 0}, "discount=0"),
-        ({"trace": 1.5}, "trace=1.5"),
+        ({"gamma": 0}, "gamma=0"),
+        ({"gae_lambda": 1.5}, "gae_lambda=1.5"),
         ({"use_shared_memory": "perhaps"}, "use_shared_memory='perhaps'"),
-        ({"num_worker": 3}, "unknown setting 'num_worker'; did you mean 'num_workers'"),
-        ({"backend": "proceses"}, "did you mean 'processes'"),
-        ({"backend": {"worker_timeout": 3}}, "backend: no name given; known are"),
-        ({"backend": {"name": "threads", "num_workers": 3}}, "backend.num_workers: set num_workers"),
-        ({"backend": {"name": "threads", "timeout": 3}}, "unknown setting 'backend.timeout'"),
+        ({"num_worker": 3}, "num_worker\\b.*num_workers"),
+        ({"backend": "proceses"}, "proceses.*processes"),
+        ({"backend": {"worker_timeout": 3}}, "backend: .*processes"),
+        ({"backend": {"name": "threads", "num_workers": 3}}, "backend.num_workers"),
+        ({"backend": {"name": "threads", "timeout": 3}}, "backend.timeout"),
         ({"backend": 3}, "backend=3"),
     ],
 )
@@ -655,15 +656,13 @@ def test_refused_settings_are_explained(changes: Settings, expected: str) -> Non
 
 
 def test_batch_size_counts_the_seats_that_act_at_once() -> None:
-    with pytest.raises(
-        ConfigError, match=r"steps of 8 decisions .4 games per worker × 2 acting at once.; try 8"
-    ):
+    with pytest.raises(ConfigError, match=r"experience_batch_size=12\b.*\b8\b.*\b2 acting"):
         make(MEETING, experience_batch_size=12)
 
 
 @pytest.mark.parametrize("config", [3, ["num_workers"], object()])
-def test_what_is_no_config_is_refused(config: Any) -> None:
-    with pytest.raises(ConfigError, match="expected settings, a ParallelConfig or a YAML file's path"):
+def test_a_value_that_is_no_config_is_refused(config: Any) -> None:
+    with pytest.raises(ConfigError, match=r"config=.*ParallelConfig"):
         ParallelManager("tic_tac_toe", config=config)
 
 
@@ -676,10 +675,10 @@ def test_seed_out_of_range_is_refused(seed: int) -> None:
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        ({"timeout": -0.1}, "timeout=-0.1: expected seconds"),
+        ({"timeout": -0.1}, "timeout=-0.1"),
         ({"timeout": float("inf")}, "timeout=inf"),
         ({"timeout": float("nan")}, "timeout=nan"),
-        ({"target_steps": 0}, "target_steps=0: expected 1 decision or more"),
+        ({"target_steps": 0}, "target_steps=0"),
     ],
 )
 def test_limits_out_of_range_are_refused(call: dict[str, Any], expected: str) -> None:
@@ -693,7 +692,7 @@ def test_settings_may_come_from_a_file_a_dictionary_or_a_config(tmp_path: Path) 
     configs = [file, str(file), SMALL, ParallelConfig(**SMALL)]
     managers = [ParallelManager("tic_tac_toe", config=config) for config in configs]
     assert len({manager.config.model_dump_json() for manager in managers}) == 1
-    with pytest.raises(ConfigError, match="cannot read"):
+    with pytest.raises(ConfigError, match=r"nothing.yaml"):
         ParallelManager("tic_tac_toe", config=tmp_path / "nothing.yaml")
 
 

@@ -14,10 +14,10 @@ import pytest
 import senju
 from senju.algorithms.ppo import PPO
 from senju.collect.slots import Rollout
-from senju.training.checkpoint import load_checkpoint
-from senju.training.control import ask
-from senju.training.monitor import read_events
-from senju.training.run import Run
+from senju.runs.checkpoint import load_checkpoint
+from senju.runs.control import ask
+from senju.runs.monitor import read_events
+from senju.runs.run import Run
 from tests.backends.common import children_of_this_process
 from tests.conftest import Options, Start, Train, WaitUntil
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from senju.collect.experiences import Experiences
+from senju.environments.environment import ParallelEnvironment
 from senju.errors import ControlError, WorkerError
-from senju.training.environments.environment import ParallelEnvironment
-from senju.training.turns import Turns
+from senju.training.fair_lock import FairLock
 from tests.backends.common import PLAN as BACKEND_PLAN
 from tests.backends.common import children_of_this_process, new_backend, wait_until
 from tests.backends.trap_games import order, trap_plan
-from tests.training.environments.meadow import Meadow, make_config
+from tests.environments.meadow import Meadow, make_config
 from tests.training.test_parallel_manager import BACKENDS, PARALLEL, TURN, contents, joined, make, serial_run
 
 NUM_THREADS = 6
@@ -65,7 +65,7 @@ def test_time_that_is_up_before_ones_turn_gives_an_empty_batch(backend: str) -> 
     with make(backend=backend) as manager:
         manager.pause_workers()
         [first] = in_threads(manager.collect_experiences)
-        wait_until(lambda: len(manager._turns._queue) == 1)
+        wait_until(lambda: len(manager._collecting._queue) == 1)
         assert len(manager.collect_experiences(timeout=0.05)) == 0
         assert not first.done()
         manager.resume_workers()
@@ -73,12 +73,12 @@ def test_time_that_is_up_before_ones_turn_gives_an_empty_batch(backend: str) -> 
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_all_who_collect_are_told_when_the_workers_are_stopped(backend: str) -> None:
+def test_stopping_the_workers_raises_in_all_threads_that_collect(backend: str) -> None:
     manager = make(backend=backend)
     manager.start_workers()
     manager.pause_workers()
     futures = in_threads(*[manager.collect_experiences] * NUM_THREADS)
-    wait_until(lambda: len(manager._turns._queue) == NUM_THREADS)
+    wait_until(lambda: len(manager._collecting._queue) == NUM_THREADS)
     for future in in_threads(*[manager.stop_workers] * 3):
         future.result(GUARD)
     for future in futures:
@@ -130,13 +130,13 @@ def test_workers_started_by_many_threads_are_started_once(backend: str) -> None:
 
 
 def test_turns_come_in_the_order_of_asking() -> None:
-    turns, served = Turns(), list[int]()
+    turns, served = FairLock(), list[int]()
 
     def take(number: int) -> None:
-        with turns.turn(None, lambda: None):
+        with turns.acquire(None, lambda: None):
             served.append(number)
 
-    with turns.turn(None, lambda: None):
+    with turns.acquire(None, lambda: None):
         futures = []
         for number in range(5):
             futures += in_threads(lambda number=number: take(number))  # type: ignore[misc]
@@ -191,10 +191,10 @@ def test_backend_dropped_after_its_failure_leaves_nothing(backend: str) -> None:
     dropped: Any = new_backend(backend, num_workers=1)
     dropped.start(BACKEND_PLAN)
 
-    def fail() -> None:
+    def fail(now: float) -> None:
         raise ZeroDivisionError
 
-    dropped._supervisor._look_for_hung = fail
+    dropped.team._roster.overdue = fail
     with pytest.raises(ZeroDivisionError):
         dropped.collect()
     del dropped
@@ -203,7 +203,7 @@ def test_backend_dropped_after_its_failure_leaves_nothing(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", PARALLEL)
 def test_backend_dropped_after_an_error_of_its_game_leaves_nothing(tmp_path: Path, backend: str) -> None:
-    """The supervisor knows the error, and its thread goes on."""
+    """The team keeps the error, and its thread goes on."""
     before, plan = Belongings(), trap_plan(tmp_path, spared=0)
     dropped = new_backend(backend, num_workers=1, shard_attempts=1, failing_shard="stop")
     dropped.start(plan)

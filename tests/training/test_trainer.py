@@ -11,12 +11,12 @@ import pytest
 import senju
 from senju.config import Settings, merged
 from senju.errors import CheckpointError, RunFolderError
-from senju.training.evaluation import MatchResult
-from senju.training.interrupt import StopRequest
-from senju.training.metrics import read_metrics
-from senju.training.run import Run
-from senju.training.run_config import resolve_config
-from senju.training.trainer import Listener, Progress, Trainer
+from senju.evaluation.matches import MatchResult
+from senju.runs.interrupt import StopRequest
+from senju.runs.metrics import read_metrics
+from senju.runs.run import Run
+from senju.runs.run_config import resolve_config
+from senju.training.trainer import Trainer, TrainingListener, TrainingProgress
 from tests.conftest import Options, Start, Train, WaitUntil
 
 MODELS: dict[str, Settings] = {
@@ -212,22 +212,22 @@ def test_run_at_or_past_its_end_is_finished_and_trains_no_more(train_small: Trai
     assert saved_bytes(run) == before
 
 
-class Recorder(Listener):
+class Recorder(TrainingListener):
     """Writes down what it is told."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
-        self.progress: list[Progress] = []
+        self.progress: list[TrainingProgress] = []
 
     def on_start(self, run: Run, update: int) -> None:
         self.told.append(f"start {update}")
 
-    def on_update(self, progress: Progress) -> None:
+    def on_update(self, progress: TrainingProgress) -> None:
         self.told.append(f"update {progress.update}")
         self.progress.append(progress)
 
     def on_evaluation(self, update: int, result: MatchResult) -> None:
-        self.told.append(f"evaluation {update} {result.opponent} {result.games}")
+        self.told.append(f"evaluation {update} {result.opponent} {result.score.games}")
 
     def on_checkpoint(self, name: str) -> None:
         self.told.append(name)
@@ -279,7 +279,7 @@ def test_seconds_go_on_counting_after_a_resume(train_small: Train) -> None:
     assert seconds == sorted(seconds)
 
 
-class StopsAtEvaluation(Listener):
+class StopsAtEvaluation(TrainingListener):
     """Asks to stop as soon as the first opponent of an update was played."""
 
     def __init__(self, stop: StopRequest) -> None:
@@ -307,8 +307,8 @@ def test_opponent_whose_run_vanishes_while_training_is_played_all_the_same(
 ) -> None:
     other = train_small("other")
 
-    class RemovesOther(Listener):
-        def on_update(self, progress: Progress) -> None:
+    class RemovesOther(TrainingListener):
+        def on_update(self, progress: TrainingProgress) -> None:
             shutil.rmtree(other.path, ignore_errors=True)
 
     evaluation = {"interval": 1, "opponents": [str(other.path)]}

@@ -5,7 +5,7 @@ from typing import Any
 
 import senju
 from senju.config import Settings, merged
-from senju.training.run import Run
+from senju.runs.run import Run
 
 NUM_AGENTS, TURNS, NUM_GAMES = 3, 10, 16
 STEPS_PER_UPDATE = NUM_AGENTS * TURNS * NUM_GAMES

@@ -30,7 +30,7 @@ GAME = make_game("tic_tac_toe")
 
 def new_rollout(shard: int = 0, version: int = 0) -> Rollout:
     return Rollout(
-        shard, version, new_slot(GAME, num_steps=4, num_rows=3, keeps_final=True), np.zeros(3, CLOCK)
+        shard, version, (new_slot(GAME, num_steps=4, num_rows=3, keeps_final=True),), np.zeros(3, CLOCK)
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from senju.config import Settings
 from senju.errors import ConfigError, UnknownNameError
-from senju.training.run_config import RunConfig
+from senju.runs.run_config import RunConfig
 from senju.trials.equality import Candidate, candidates, killing, verify
 from senju.trials.rig import Rig
 from senju.trials.scale import SMALL, scaled_config

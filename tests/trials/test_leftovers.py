@@ -7,8 +7,8 @@ import tempfile
 import threading
 from pathlib import Path
 
-from senju.backends.arena import map_shared, open_anonymous
 from senju.trials.leftovers import belongings, temporary_folder
+from senju.workers.shared_memory import map_shared, open_anonymous
 
 
 def test_nothing_new_is_nothing_left(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_stages_tell_all_of_the_time(backend: Settings) -> None:
     assert len(found.busy_shares) == found.num_workers == backend.get("num_workers", 1)
     assert all(0 < share <= 1 for share in found.busy_shares)
     assert "-bound" in found.explanation
-    assert found.events == ()
+    assert found.events == []
 
 
 def test_stages_of_replay_and_opponents_are_told_apart() -> None:

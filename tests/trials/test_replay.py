@@ -6,20 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from senju.backends.backend import Plan
-from senju.backends.building import new_acting_models, new_shard
+from senju.backends.building import new_models, new_shard
 from senju.backends.reproduction import Reproduction
 from senju.collect.orders import Orders
 from senju.errors import CheckpointError
 from senju.games import make_game
-from senju.models.weights import WeightBlock
 from senju.trials.replay import replay
+from tests.backends.common import new_plan
 
 
 def saved(folder: Path, game: str) -> Path:
-    plan = Plan({"name": game}, {"name": "mlp", "hidden": [8]}, 5, 2, 4, 8)
+    plan = new_plan({"name": game}, {"name": "mlp", "hidden": [8]}, 5, 2, 4, 8)
     state = new_shard(plan, make_game(game), 1).state
-    weights = WeightBlock(new_acting_models(plan)[0]).read()
+    weights = new_models(plan).read_weights()
     cause = "worker 0 was killed while it played shard 1"
     return Reproduction(plan, 1, 3, Orders(7), cause, state, weights).save(folder)
 

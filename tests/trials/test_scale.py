@@ -4,7 +4,7 @@ import pytest
 
 from senju.config import Settings
 from senju.errors import ConfigError
-from senju.training.run_config import resolve_config
+from senju.runs.run_config import resolve_config
 from senju.trials.scale import SMALL, Scale, require_sync, scaled_config, shared_evenly
 
 
@@ -57,7 +57,7 @@ def test_algorithm_with_a_preset_of_its_own_is_taken_with_it_and_learns_at_once(
 def test_minibatch_that_is_asked_for_is_taken_as_it_is() -> None:
     config = scaled_config("tic_tac_toe", SMALL, {"algorithm": {"minibatch_size": 64}})
     assert config.algorithm["minibatch_size"] == 64
-    with pytest.raises(ConfigError, match="minibatch_size=100 does not divide the batch"):
+    with pytest.raises(ConfigError, match="minibatch_size=100"):
         scaled_config("tic_tac_toe", SMALL, {"algorithm": {"minibatch_size": 100}})
 
 
@@ -91,7 +91,7 @@ def test_shards_divide_among_every_number_of_workers(workers: list[int], shards:
 
 def test_async_mode_cannot_be_held_to_equal_bytes() -> None:
     require_sync(scaled_config("tic_tac_toe", SMALL))
-    with pytest.raises(ConfigError, match="equal bytes are promised in sync mode only"):
+    with pytest.raises(ConfigError, match=r"collect\.mode='async'"):
         require_sync(scaled_config("tic_tac_toe", SMALL, {"collect": {"mode": "async"}}))
 
 

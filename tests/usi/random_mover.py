@@ -1,4 +1,4 @@
-"""A USI engine that plays any legal move, by a seed; an opponent written by somebody else's rules."""
+"""A USI engine that plays random legal moves, independent of senju's rules."""
 
 import random
 import sys

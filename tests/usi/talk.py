@@ -15,7 +15,7 @@ import senju
 from senju.config import merged
 from senju.games import make_game
 from senju.models import Model, make_model
-from senju.training.run import Run
+from senju.runs.run import Run
 from senju.usi.engine import Engine
 from senju.usi.lines import LineWriter
 from senju.usi.options import EngineConfig

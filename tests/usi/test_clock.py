@@ -6,83 +6,83 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from senju.usi.clock import LONGEST_GAME, REMEMBERED, Alarm, Budget, Costs, Pace, plan
-from senju.usi.protocol import Limits
+from senju.usi.clock import LONGEST_GAME, REMEMBERED, Budget, Pace, plan
+from senju.usi.protocol import GoLimits
 
-COSTS = Costs(overhead=30, margin=100)
+COSTS = {"overhead": 30, "margin": 100}
 MILLISECONDS = st.integers(0, 10**7)
 PLIES = st.integers(0, 2 * LONGEST_GAME)
-ANY_COSTS = st.builds(Costs, st.integers(0, 2000), st.integers(0, 2000))
+ANY_COSTS = st.fixed_dictionaries({"overhead": st.integers(0, 2000), "margin": st.integers(0, 2000)})
 
 
-def limits(left: int | None = None, increment: int = 0, byoyomi: int = 0) -> Limits:
+def limits(left: int | None = None, increment: int = 0, byoyomi: int = 0) -> GoLimits:
     """Clocks of Black; White has other ones, which must not matter."""
-    return Limits(times=(left, 12_345), increments=(increment, 77), byoyomi=byoyomi)
+    return GoLimits(times=(left, 12_345), increments=(increment, 77), byoyomi=byoyomi)
 
 
 def test_without_a_clock_there_is_no_limit() -> None:
-    assert plan(Limits(), 0, 0, COSTS) == Budget(math.inf, math.inf)
-    assert plan(Limits(nodes=5, is_infinite=True), 1, 0, COSTS) == Budget(math.inf, math.inf)
+    assert plan(GoLimits(), 0, 0, **COSTS) == Budget(math.inf, math.inf)
+    assert plan(GoLimits(nodes=5, is_infinite=True), 1, 0, **COSTS) == Budget(math.inf, math.inf)
 
 
 def test_each_side_looks_at_its_own_clock() -> None:
-    given = Limits(times=(60_000, 6_000_000))
-    assert plan(given, 1, 0, COSTS).usual > 50 * plan(given, 0, 0, COSTS).usual
+    given = GoLimits(times=(60_000, 6_000_000))
+    assert plan(given, 1, 0, **COSTS).usual > 50 * plan(given, 0, 0, **COSTS).usual
 
 
 def test_byoyomi_alone_is_used_but_for_the_margin() -> None:
-    assert plan(limits(0, byoyomi=5000), 0, 0, COSTS) == Budget(4900, 4900)
-    assert plan(Limits(byoyomi=5000), 0, 0, COSTS) == Budget(4900, 4900)
+    assert plan(limits(0, byoyomi=5000), 0, 0, **COSTS) == Budget(4900, 4900)
+    assert plan(GoLimits(byoyomi=5000), 0, 0, **COSTS) == Budget(4900, 4900)
 
 
 def test_main_time_is_added_to_byoyomi() -> None:
-    assert plan(limits(600_000, byoyomi=10_000), 0, 0, COSTS) == Budget(25_000, 85_000)
+    assert plan(limits(600_000, byoyomi=10_000), 0, 0, **COSTS) == Budget(25_000, 85_000)
 
 
 def test_move_time_is_used_but_for_the_margin() -> None:
-    assert plan(Limits(movetime=1000), 1, 0, COSTS) == Budget(900, 900)
-    assert plan(Limits(movetime=1000), 1, 0, Costs(500, 100)) == Budget(500, 500)
+    assert plan(GoLimits(movetime=1000), 1, 0, **COSTS) == Budget(900, 900)
+    assert plan(GoLimits(movetime=1000), 1, 0, overhead=500, margin=100) == Budget(500, 500)
 
 
 def test_increment_is_mostly_used_at_once() -> None:
-    assert plan(limits(40_000, increment=10_030), 0, 0, COSTS) == Budget(10_000, 14_000)
+    assert plan(limits(40_000, increment=10_030), 0, 0, **COSTS) == Budget(10_000, 14_000)
 
 
 def test_increment_is_no_excuse_to_run_out() -> None:
-    assert plan(limits(500, increment=10_000), 0, 0, COSTS) == Budget(400, 400)
+    assert plan(limits(500, increment=10_000), 0, 0, **COSTS) == Budget(400, 400)
 
 
 def test_last_hope_is_an_increment_that_was_added_already() -> None:
-    assert plan(limits(0, increment=10_000), 0, 0, COSTS).longest == pytest.approx(0.9 * 9970)
+    assert plan(limits(0, increment=10_000), 0, 0, **COSTS).longest == pytest.approx(0.9 * 9970)
 
 
 def test_hopeless_clock_gives_no_time() -> None:
     for clock in (limits(0), limits(20), limits(0, increment=50), limits(0, byoyomi=100)):
-        assert plan(clock, 0, 0, COSTS).longest == 0
+        assert plan(clock, 0, 0, **COSTS).longest == 0
 
 
 @given(MILLISECONDS, MILLISECONDS, MILLISECONDS, PLIES, ANY_COSTS)
 def test_never_more_than_what_is_left_less_overhead_and_margin(
-    left: int, increment: int, byoyomi: int, ply: int, costs: Costs
+    left: int, increment: int, byoyomi: int, ply: int, costs: dict[str, int]
 ) -> None:
-    budget = plan(limits(left, increment, byoyomi), 0, ply, costs)
+    budget = plan(limits(left, increment, byoyomi), 0, ply, **costs)
     assert 0 <= budget.usual <= budget.longest
     there_is = left + byoyomi or increment
-    assert budget.longest <= max(there_is - max(costs), 0)
+    assert budget.longest <= max(there_is - max(costs.values()), 0)
 
 
 @given(MILLISECONDS, MILLISECONDS, PLIES, st.integers(0, 10**6))
 def test_more_time_never_means_less_thought(left: int, byoyomi: int, ply: int, more: int) -> None:
-    one, other = (plan(limits(time, byoyomi=byoyomi), 0, ply, COSTS) for time in (left, left + more))
+    one, other = (plan(limits(time, byoyomi=byoyomi), 0, ply, **COSTS) for time in (left, left + more))
     assert one.usual <= other.usual
     assert one.longest <= other.longest
 
 
-def play_down(left: float, increment: int, costs: Costs, lags: list[int], is_slow: bool) -> list[float]:
+def play_down(left: float, increment: int, lags: list[int], is_slow: bool) -> list[float]:
     """A side's clock after each move of a game of 512 plies, where moves lose `lags` on their way in turn."""
     clocks = []
     for ply in range(0, LONGEST_GAME, 2):
-        budget = plan(limits(math.floor(left), increment), 0, ply, costs)
+        budget = plan(limits(math.floor(left), increment), 0, ply, **COSTS)
         left -= (budget.longest if is_slow else budget.usual) + lags[ply // 2 % len(lags)]
         clocks.append(left)
         left += increment
@@ -94,39 +94,39 @@ LAGS = st.lists(st.integers(0, 30), min_size=1, max_size=8)
 
 @given(st.integers(256 * 30, 10**7), LAGS, st.booleans())
 def test_sudden_death_lasts_for_the_longest_game(left: int, lags: list[int], is_slow: bool) -> None:
-    assert min(play_down(left, 0, COSTS, lags, is_slow)) >= -1  # the protocol rounds clocks down
+    assert min(play_down(left, 0, lags, is_slow)) >= -1  # the protocol rounds clocks down
 
 
 @given(st.integers(256 * 30, 10**7), st.integers(1, 10**5), LAGS, st.booleans())
 def test_increments_last_for_it_too(left: int, increment: int, lags: list[int], is_slow: bool) -> None:
-    assert min(play_down(left, increment, COSTS, lags, is_slow)) >= -1
+    assert min(play_down(left, increment, lags, is_slow)) >= -1
 
 
 @given(st.integers(60_000, 10**7))
 def test_sudden_death_is_used_up_rather_than_saved(left: int) -> None:
-    assert play_down(left, 0, COSTS, [0], False)[-1] < left / 5
+    assert play_down(left, 0, [0], False)[-1] < left / 5
 
 
-def batches_until(alarm: Alarm, pace: Pace, now: float, seconds: float) -> list[float]:
-    """When the batches of a search end that take so many seconds each, until the alarm rings."""
+def batches_within(budget: Budget, pace: Pace, now: float, seconds: float) -> list[float]:
+    """The end times of a search's batches of so many seconds each, on a clock that started at 0."""
     ends: list[float] = []
-    while not alarm.is_over(now, True, pace.expected):
+    while not budget.is_spent(now + pace.expected, is_decided=True):
         now += seconds
         ends.append(now)
         pace.note(seconds)
     return ends
 
 
-def test_alarm_rings_before_a_batch_would_end_too_late() -> None:
-    ends = batches_until(Alarm(Budget(1000, 1000), started=50.0), Pace(), 50.0, 0.3)
-    assert ends == pytest.approx([50.3, 50.6, 50.9])
+def test_no_batch_starts_that_would_end_too_late() -> None:
+    ends = batches_within(Budget(1000, 1000), Pace(), 0.0, 0.3)
+    assert ends == pytest.approx([0.3, 0.6, 0.9])
 
 
-def test_alarm_gives_an_undecided_search_longer() -> None:
-    alarm = Alarm(Budget(1000, 3000), started=0.0)
-    assert not alarm.is_over(1.5, False, 0.0)
-    assert alarm.is_over(1.6, True, 0.0)
-    assert alarm.is_over(3.0, False, 0.0)
+def test_undecided_search_takes_longer() -> None:
+    budget = Budget(1000, 3000)
+    assert not budget.is_spent(1.5, is_decided=False)
+    assert budget.is_spent(1.6, is_decided=True)
+    assert budget.is_spent(3.0, is_decided=False)
 
 
 def test_slow_batch_counts_for_a_while() -> None:
@@ -146,10 +146,10 @@ def test_first_batch_of_a_move_is_expected_to_take_as_long_as_those_before() -> 
     pace.begin()
     assert pace.expected == 0.16
     # 300 ms of byoyomi: a batch fits into what is left after 30 ms, none after 60
-    budget = plan(Limits(byoyomi=300), 0, 0, COSTS)
-    assert batches_until(Alarm(budget, started=0.0), pace, 0.03, 0.16) == [0.19]
+    budget = plan(GoLimits(byoyomi=300), 0, 0, **COSTS)
+    assert batches_within(budget, pace, 0.03, 0.16) == [0.19]
     pace.begin()
-    assert batches_until(Alarm(budget, started=0.0), pace, 0.06, 0.16) == []
+    assert batches_within(budget, pace, 0.06, 0.16) == []
 
 
 def test_machine_that_was_held_up_once_costs_no_other_move() -> None:

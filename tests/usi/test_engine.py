@@ -259,7 +259,7 @@ def test_analysis_never_resigns() -> None:
 def test_go_during_a_search_is_refused_and_changes_nothing() -> None:
     with engine_here(nodes=0) as talk:
         talk.say("go infinite", "position startpos moves 7g7f", "go nodes 1")
-        assert talk.hear("info string")[-1] == "info string error: go: a search is under way; send stop first"
+        assert talk.hear("info string")[-1].startswith("info string error: go: ")
         assert is_legal("startpos", talk.ask("stop"))
         assert is_legal("startpos moves 7g7f", talk.ask("go nodes 1"))
 
@@ -275,25 +275,25 @@ def test_next_go_need_not_wait_for_the_answer_to_stop() -> None:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("stop", "stop: no search is under way"),
-        ("ponderhit", "ponderhit: nothing is pondered on"),
-        ("hello", "unknown command 'hello'"),
-        ("setoption name Noeds value 3", "setoption: unknown option 'Noeds'; did you mean 'Nodes'?"),
-        ("setoption name Nodes value x", "setoption: Nodes cannot be 'x'"),
-        ("position startpos moves 7g7f 3c3e", "position: move 2, '3c3e', is not legal: "),
+        ("stop", "stop: "),
+        ("ponderhit", "ponderhit: "),
+        ("hello", ".*'hello'"),
+        ("setoption name Noeds value 3", "setoption: .*'Noeds'.*'Nodes'"),
+        ("setoption name Nodes value x", "setoption: .*Nodes.*'x'"),
+        ("position startpos moves 7g7f 3c3e", "position: move 2.*'3c3e'"),
         ("position startpos moves 1a1z", "position: move 1: "),
         ("position sfen 9/9 b - 1", "SFEN '9/9 b - 1': "),
-        ("position", "position: expected `startpos` or `sfen ...`"),
+        ("position", "position: .*startpos.*sfen"),
         ("position sfen " + "x" * 100_000, "SFEN 'xxx"),
-        ("x" * 300_000, "a line of more than 262144 bytes was ignored"),
+        ("x" * 300_000, ".*262144 bytes"),
     ],
 )
-def test_what_is_wrong_is_told_and_the_last_right_position_stands(line: str, complaint: str) -> None:
+def test_error_is_reported_and_the_last_valid_position_stays(line: str, complaint: str) -> None:
     with engine_here() as talk:
         talk.say("position startpos moves 7g7f", line)
-        told = talk.hear("info string")[-1]
-        assert told.startswith(f"info string error: {complaint}")
-        assert len(told) < 500
+        answer = talk.hear("info string")[-1]
+        assert re.match(f"info string error: {complaint}", answer)
+        assert len(answer) < 500
         assert is_legal("startpos moves 7g7f", talk.ask("go"))
 
 
@@ -301,7 +301,7 @@ def test_go_with_a_mistake_is_answered_all_the_same() -> None:
     with engine_here() as talk:
         talk.say("go btime soon")
         lines = talk.hear("bestmove")
-    assert lines[0] == "info string error: go: expected a number after btime, got 'soon'"
+    assert re.match("info string error: go: .*btime.*'soon'", lines[0])
 
 
 def test_mate_problems_are_declined() -> None:
@@ -361,7 +361,7 @@ def test_run_that_sees_earlier_positions_gets_them() -> None:
 
 
 class Fragile(Model):
-    """A network that fails, or is slow, once it is told to."""
+    """A network that fails, or is slow, on request."""
 
     def __init__(self) -> None:
         super().__init__((), 0, Model.Config())
@@ -429,7 +429,7 @@ def test_engine_lives_with_the_largest_value_of_every_option(option: str) -> Non
     assert is_legal("startpos", lines[-1].split()[1])
 
 
-def test_run_that_cannot_be_loaded_ends_the_engine_with_a_word() -> None:
+def test_run_that_cannot_be_loaded_ends_the_engine_with_an_error() -> None:
     def converse() -> None:
         with engine_here(unloadable) as talk:
             talk.say("isready")
@@ -474,8 +474,8 @@ def test_input_that_breaks_off_ends_the_engine() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_mistake_in_the_thread_that_reads_is_not_kept_quiet() -> None:
-    with pytest.raises(RuntimeError, match="the thread that reads has failed"):
+def test_bug_in_the_reading_thread_ends_the_engine_with_an_error() -> None:
+    with pytest.raises(RuntimeError, match="reading thread"):
         engine_of(LineWriter(io.BytesIO())).run(Failing(ZeroDivisionError()))
     assert threads_of_engines() == []
 

@@ -60,18 +60,17 @@ def test_option_is_set_by_its_name_in_any_case(name: str, text: str, field: str,
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("Nodse", "800", "unknown option 'Nodse'; did you mean 'Nodes'?"),
-        ("x" * 10_000, "800", "unknown option 'xxx"),
-        ("Nodes", "many", "Nodes cannot be 'many'; it is of type spin default 7 min 0 max 1000000000"),
-        ("Nodes", "-1", "Nodes cannot be '-1'"),
-        ("Nodes", "", "Nodes cannot be ''"),
-        ("Nodes", "9" * 5000, "Nodes cannot be '9999"),
-        ("DeclarationRule", "28", "it is of type combo default 27 var 27 var 24 var none"),
-        ("USI_Ponder", "perhaps", "USI_Ponder cannot be 'perhaps'; it is of type check"),
+        ("Nodse", "800", "'Nodse'.*'Nodes'"),
+        ("x" * 10_000, "800", "'xxx"),
+        ("Nodes", "many", "Nodes.*'many'.*spin default 7 min 0 max 1000000000"),
+        ("Nodes", "-1", "Nodes.*'-1'"),
+        ("Nodes", "", "Nodes.*''"),
+        ("Nodes", "9" * 5000, "Nodes.*'9999"),
+        ("DeclarationRule", "28", "combo default 27 var 27 var 24 var none"),
+        ("USI_Ponder", "perhaps", "USI_Ponder.*'perhaps'.*check"),
     ],
 )
 def test_wrong_option_is_refused_with_what_is_allowed(name: str, value: str, message: str) -> None:
-    with pytest.raises(ProtocolError) as caught:
+    with pytest.raises(ProtocolError, match=message) as caught:
         with_option(EngineConfig(nodes=7), name, value)
-    assert message in str(caught.value)
     assert len(str(caught.value)) < 400

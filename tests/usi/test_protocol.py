@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import re
 
 import pytest
 from hypothesis import given
@@ -9,21 +10,15 @@ from hypothesis import strategies as st
 
 from senju.usi.protocol import (
     MAX_CENTIPAWNS,
+    BareCommand,
     Command,
     GameOver,
     Go,
-    GoMate,
-    IsReady,
-    Limits,
-    NewGame,
-    PonderHit,
+    GoLimits,
     ProtocolError,
-    Quit,
-    Report,
+    SearchInfo,
     SetOption,
     SetPosition,
-    Stop,
-    Usi,
     best_move_line,
     centipawns,
     info_line,
@@ -38,12 +33,12 @@ SFEN = "8k/9/9/9/9/9/9/9/K8 b R 1"
 @pytest.mark.parametrize(
     ("line", "command"),
     [
-        ("usi", Usi()),
-        ("  isready \r", IsReady()),
-        ("usinewgame", NewGame()),
-        ("stop", Stop()),
-        ("ponderhit", PonderHit()),
-        ("quit", Quit()),
+        ("usi", BareCommand.USI),
+        ("  isready \r", BareCommand.IS_READY),
+        ("usinewgame", BareCommand.NEW_GAME),
+        ("stop", BareCommand.STOP),
+        ("ponderhit", BareCommand.PONDER_HIT),
+        ("quit", BareCommand.QUIT),
         ("gameover win", GameOver("win")),
         ("gameover", GameOver("")),
         ("setoption name Nodes value 800", SetOption("Nodes", "800")),
@@ -55,21 +50,21 @@ SFEN = "8k/9/9/9/9/9/9/9/K8 b R 1"
         ("position startpos moves 7g7f 3c3d", SetPosition(None, ("7g7f", "3c3d"))),
         (f"position sfen {SFEN}", SetPosition(SFEN, ())),
         (f"position sfen {SFEN} moves R*5e", SetPosition(SFEN, ("R*5e",))),
-        ("go", Go(Limits())),
-        ("go infinite", Go(Limits(is_infinite=True))),
-        ("go mate infinite", GoMate()),
-        ("go mate 1000", GoMate()),
+        ("go", Go(GoLimits())),
+        ("go infinite", Go(GoLimits(is_infinite=True))),
+        ("go mate infinite", BareCommand.GO_MATE),
+        ("go mate 1000", BareCommand.GO_MATE),
         (
             "go btime 60000 wtime 50000 byoyomi 10000",
-            Go(Limits(times=(60000, 50000), byoyomi=10000)),
+            Go(GoLimits(times=(60000, 50000), byoyomi=10000)),
         ),
         (
             "go ponder btime 0 wtime 50000 binc 1000 winc 2000",
-            Go(Limits(times=(0, 50000), increments=(1000, 2000), is_ponder=True)),
+            Go(GoLimits(times=(0, 50000), increments=(1000, 2000), is_ponder=True)),
         ),
-        ("go nodes 100 depth 5 movetime 30", Go(Limits(nodes=100, depth=5, movetime=30))),
-        ("go btime -50 wtime 9", Go(Limits(times=(0, 9)))),
-        ("go nodes 99999999999999999", Go(Limits(nodes=10**12))),
+        ("go nodes 100 depth 5 movetime 30", Go(GoLimits(nodes=100, depth=5, movetime=30))),
+        ("go btime -50 wtime 9", Go(GoLimits(times=(0, 9)))),
+        ("go nodes 99999999999999999", Go(GoLimits(nodes=10**12))),
     ],
 )
 def test_line_is_read_as_its_command(line: str, command: Command) -> None:
@@ -84,22 +79,22 @@ def test_empty_line_is_no_command(line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("hello world", "unknown command 'hello'"),
-        ("USI", "unknown command 'USI'"),
-        ("\0usi", r"unknown command '\\x00usi'"),
-        ("x" * 1000, "unknown command 'x{60}\\.\\.\\.'"),
-        ("setoption", "expected `setoption name NAME value VALUE`"),
-        ("setoption Nodes 800", "expected `setoption name NAME value VALUE`"),
-        ("setoption name", "the option's name is missing"),
-        ("setoption name value 800", "the option's name is missing"),
-        ("position", "expected `startpos` or `sfen ...`"),
-        ("position moves 7g7f", "expected `startpos` or `sfen ...`"),
-        ("position sfen", "expected `startpos` or `sfen ...`, got 'sfen'"),
-        ("position startpos 7g7f", "got 'startpos 7g7f'"),
-        ("gameover perhaps", "gameover: expected win, lose or draw, got 'perhaps'"),
+        ("hello world", "'hello'"),
+        ("USI", "'USI'"),
+        ("\0usi", r"'\\x00usi'"),
+        ("x" * 1000, "'x{60}\\.\\.\\.'"),
+        ("setoption", "setoption.*NAME.*VALUE"),
+        ("setoption Nodes 800", "setoption.*NAME.*VALUE"),
+        ("setoption name", "setoption.*name"),
+        ("setoption name value 800", "setoption.*name"),
+        ("position", "position.*startpos.*sfen"),
+        ("position moves 7g7f", "position.*startpos.*sfen"),
+        ("position sfen", "position.*startpos.*sfen.*'sfen'"),
+        ("position startpos 7g7f", "position.*'startpos 7g7f'"),
+        ("gameover perhaps", "gameover.*win, lose or draw.*'perhaps'"),
     ],
 )
-def test_senseless_line_is_refused_with_what_is_wrong(line: str, message: str) -> None:
+def test_invalid_line_is_refused_and_quoted(line: str, message: str) -> None:
     with pytest.raises(ProtocolError, match=message):
         parse_line(line)
 
@@ -107,19 +102,19 @@ def test_senseless_line_is_refused_with_what_is_wrong(line: str, message: str) -
 @pytest.mark.parametrize(
     ("line", "limits", "complaint"),
     [
-        ("go btime soon wtime 9", Limits(times=(None, 9)), "go: expected a number after btime, got 'soon'"),
-        ("go nodes", Limits(), "go: expected a number after nodes, got ''"),
-        ("go nodes 1_000", Limits(), "go: expected a number after nodes, got '1_000'"),
-        ("go quickly infinite", Limits(is_infinite=True), "go: unknown word 'quickly' ignored"),
-        ("go nodes 12345678901234567890", Limits(), "go: expected a number after nodes"),
-        ("go nodes １２", Limits(), "go: expected a number after nodes"),
+        ("go btime soon wtime 9", GoLimits(times=(None, 9)), "btime.*'soon'"),
+        ("go nodes", GoLimits(), "nodes.*''"),
+        ("go nodes 1_000", GoLimits(), "nodes.*'1_000'"),
+        ("go quickly infinite", GoLimits(is_infinite=True), "'quickly'"),
+        ("go nodes 12345678901234567890", GoLimits(), "nodes"),
+        ("go nodes １２", GoLimits(), "nodes"),
     ],
 )
-def test_go_with_a_mistake_keeps_what_makes_sense(line: str, limits: Limits, complaint: str) -> None:
+def test_go_with_a_mistake_keeps_its_valid_parameters(line: str, limits: GoLimits, complaint: str) -> None:
     command = parse_line(line)
     assert isinstance(command, Go)
     assert command.limits == limits
-    assert command.complaints[0].startswith(complaint)
+    assert re.search(complaint, command.complaints[0])
 
 
 def test_many_mistakes_in_one_line_give_few_complaints() -> None:
@@ -138,10 +133,10 @@ def test_any_text_is_a_command_or_refused(words: list[str]) -> None:
 
 
 def test_info_line_has_the_moves_last() -> None:
-    report = Report(3, 7, 0.5, 1000, 0.5, None, ["7g7f", "3c3d"])
+    info = SearchInfo(3, 7, 0.5, 1000, 0.5, None, ["7g7f", "3c3d"])
     expected = "info depth 3 seldepth 7 time 500 nodes 1000 nps 2000 score cp 659 pv 7g7f 3c3d"
-    assert info_line(report) == expected
-    assert info_line(report._replace(line=[], seconds=0.0, mate=-4)) == (
+    assert info_line(info) == expected
+    assert info_line(info._replace(line=[], seconds=0.0, mate=-4)) == (
         "info depth 3 seldepth 7 time 0 nodes 1000 nps 0 score mate -4"
     )
 
@@ -165,7 +160,7 @@ def test_score_gives_the_winning_chance_back(value: float) -> None:
     assert chance == pytest.approx((1 + value) / 2, abs=0.001)
 
 
-def test_score_of_nothing_is_nothing() -> None:
+def test_score_of_nan_and_of_zero_is_zero() -> None:
     assert score_text(math.nan) == "cp 0"
     assert score_text(0.0) == "cp 0"
     assert score_text(math.inf) == "cp 9999"

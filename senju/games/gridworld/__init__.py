@@ -1,6 +1,6 @@
-"""Worlds of cells in which several agents act at once: declared in a few lines, played by compiled code.
+"""Gridworlds: worlds of cells with several agents, declared in a few lines and played by compiled code.
 
-from senju.games.gridworld import Gridworld, Kind, MOVES, NOTHING, Rules, Spawn, View, walled
+from senju.games.gridworld import MOVES, NOTHING, CellKind, Gridworld, Spawn, View, WorldRules, walled
 """
 
 from senju.games.gridworld.maps import walled
@@ -9,14 +9,14 @@ from senju.games.gridworld.rules import (
     NOTHING,
     Action,
     Beam,
+    CellKind,
     Direction,
-    Kind,
-    Rules,
     Scatter,
     Share,
     Spawn,
-    Tag,
+    TagRule,
     View,
+    WorldRules,
 )
 from senju.games.gridworld.world import Gridworld
 
@@ -25,14 +25,14 @@ __all__ = [
     "NOTHING",
     "Action",
     "Beam",
+    "CellKind",
     "Direction",
     "Gridworld",
-    "Kind",
-    "Rules",
     "Scatter",
     "Share",
     "Spawn",
-    "Tag",
+    "TagRule",
     "View",
+    "WorldRules",
     "walled",
 ]

@@ -1,42 +1,34 @@
-"""Cleanup: apples grow only while somebody keeps the river clean, which pays nothing by itself."""
+"""Cleanup: apples grow only while agents keep the river clean, for which they get no reward."""
 
 from pydantic import Field
 
 from senju.config import Part
 from senju.errors import ConfigError
-from senju.games.gridworld.maps import LARGEST_SIDE
+from senju.games.gridworld.maps import LARGEST_SIDE, VIEW_RADIUS
 from senju.games.gridworld.names import MOST_AGENTS
-from senju.games.gridworld.rules import MOVES, Action, Beam, Kind, Rules, Scatter, Share, Spawn, View
+from senju.games.gridworld.rules import MOVES, Action, Beam, CellKind, Scatter, Share, Spawn, View, WorldRules
 from senju.games.gridworld.world import Gridworld
 
 
 class CleanupConfig(Part):
     """Settings of the world `cleanup`."""
 
-    num_agents: int = Field(10, ge=1, le=MOST_AGENTS, description="How many agents live there.")
+    num_agents: int = Field(10, ge=1, le=MOST_AGENTS, description="Number of agents.")
     height: int = Field(21, ge=3, le=LARGEST_SIDE, description="Rows of cells, walls included.")
     width: int = Field(31, ge=5, le=LARGEST_SIDE, description="Columns of cells, walls included.")
     river_width: int = Field(9, ge=1, le=LARGEST_SIDE, description="Columns of river, at the left.")
     orchard_width: int = Field(9, ge=1, le=LARGEST_SIDE, description="Columns of orchard, at the right.")
-    max_turns: int = Field(100, ge=1, le=1_000_000, description="Turns after which an episode is cut off.")
-    pollution_probability: float = Field(
-        0.009, ge=0.0, le=1.0, description="How likely a clean cell of river is polluted in a turn."
-    )
-    apple_probability: float = Field(
-        0.002, ge=0.0, le=1.0, description="How likely an apple grows in a free cell of orchard in a turn."
-    )
-    most_pollution: float = Field(
-        0.5, ge=0.0, le=1.0, description="The polluted share of the river above which no apples grow."
-    )
+    max_turns: int = Field(100, ge=1, le=1_000_000, description="Turns after which an episode is truncated.")
+    pollution_probability: float = Field(0.009, ge=0.0, le=1.0, description="Per clean river cell and turn.")
+    apple_probability: float = Field(0.002, ge=0.0, le=1.0, description="Per free orchard cell and turn.")
+    most_pollution: float = Field(0.5, ge=0.0, le=1.0, description="Polluted share that stops apples.")
     num_apples: int = Field(20, ge=0, description="Apples at the start.")
     apple_value: float = Field(1.0, allow_inf_nan=False, description="Reward for eating an apple.")
     wall_value: float = Field(0.0, allow_inf_nan=False, description="Reward for walking into a wall.")
     zap_value: float = Field(-1.0, allow_inf_nan=False, description="Reward of an agent that is zapped.")
     beam_length: int = Field(3, ge=1, le=LARGEST_SIDE, description="Cells ahead that a beam reaches.")
     beam_sideways: int = Field(1, ge=0, le=LARGEST_SIDE, description="Lanes of a beam on each side.")
-    view_radius: int | None = Field(
-        5, ge=0, le=LARGEST_SIDE, description="Cells seen to each side; null shows the whole map."
-    )
+    view_radius: int | None = Field(5, ge=0, le=LARGEST_SIDE, description=VIEW_RADIUS)
 
 
 class Cleanup(Gridworld):
@@ -45,20 +37,19 @@ class Cleanup(Gridworld):
     Config = CleanupConfig
     name = "cleanup"
 
-    def rules(self, config: CleanupConfig) -> Rules:
-        """A river, sand where agents start, and an orchard; beams that clean and that zap."""
+    def rules(self, config: CleanupConfig) -> WorldRules:
         length, sideways = config.beam_length, config.beam_sideways
         clean_enough = Share("pollution", "river", config.most_pollution)
-        return Rules(
+        return WorldRules(
             num_agents=config.num_agents,
             max_turns=config.max_turns,
             map=river_and_orchard(config),
             kinds=(
-                Kind("wall", "#", "#6f675c", config.wall_value, is_passable=False, stops_beams=True),
-                Kind("river", "~", "#62a0ea"),
-                Kind("pollution", "p", "#7a5c2e"),
-                Kind("orchard", ",", "#b7d99a"),
-                Kind("apple", "a", "#d12f2f", config.apple_value, leaves="orchard"),
+                CellKind("wall", "#", "#6f675c", config.wall_value, is_passable=False, stops_beams=True),
+                CellKind("river", "~", "#62a0ea"),
+                CellKind("pollution", "p", "#7a5c2e"),
+                CellKind("orchard", ",", "#b7d99a"),
+                CellKind("apple", "a", "#d12f2f", config.apple_value, leaves="orchard"),
             ),
             actions=(*MOVES, Action("clean", beam="cleaning"), Action("zap", beam="zapping")),
             spawns=(

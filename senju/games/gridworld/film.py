@@ -24,11 +24,11 @@ def write_gif(
     cell: int = CELL,
     milliseconds: int = 120,
 ) -> None:
-    """Write one picture for each state, `milliseconds` apart; the last one stays for a second."""
+    """Write one frame for each state, `milliseconds` apart; the last one stays for a second."""
     if not len(states):
-        raise ConfigError(f"{game.name}: a film needs at least one state; got none")
+        raise ConfigError(f"{game.name}: states is empty; expected at least one state")
     if cell < 5:
-        raise ConfigError(f"cell={cell}: at least 5 pixels are needed to draw an agent")
+        raise ConfigError(f"cell={cell}: expected at least 5 pixels")
     colours = [*palette(game)]
     frames = [Image.fromarray(frame(game, state, cell)) for state in states]
     for picture in frames:
@@ -38,12 +38,12 @@ def write_gif(
 
 
 def palette(game: Gridworld) -> list[str]:
-    """The film's colours: nothing, kinds and beams by number, ink, it, and the agents'."""
+    """The colours: empty cells, kinds and beams by number, ink, the mark of "it", and agents."""
     return [FLOOR, *game.names.colours[1:], INK, IT, *AGENT_COLOURS]
 
 
 def frame(game: Gridworld, state: np.void, cell: int = CELL) -> NDArray[np.uint8]:
-    """[y, x]: one picture, in numbers of the palette."""
+    """[y, x]: one frame, as indices into the palette."""
     below, above = painted(game.declared, game.names, state)
     picture = below.repeat(cell, axis=0).repeat(cell, axis=1)
     margin = cell // 4
@@ -59,7 +59,7 @@ def frame(game: Gridworld, state: np.void, cell: int = CELL) -> NDArray[np.uint8
 
 
 def _draw_agent(game: Gridworld, state: np.void, seat: int, square: NDArray[np.uint8]) -> None:
-    """A disc with a bar of ink to the side it faces; a coloured square behind it where it is it."""
+    """A disc with a bar in the direction it faces; on a coloured square if it is "it"."""
     ink = len(game.names.kinds)
     cell, middle = len(square), (len(square) - 1) / 2
     y, x = np.mgrid[:cell, :cell] - middle

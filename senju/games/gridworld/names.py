@@ -1,4 +1,4 @@
-"""The names a world declares, checked, and the numbers that they stand for."""
+"""The names that a world declares, checked, and their numbers."""
 
 import re
 import string
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from senju.config import nearest
 from senju.errors import ConfigError
 from senju.games.gridworld.maps import read_map
-from senju.games.gridworld.rules import NOTHING, NOTHING_LETTER, Rules
+from senju.games.gridworld.rules import NOTHING, NOTHING_LETTER, WorldRules
 
-MOST_KINDS = 200  # beams included; a cell is a byte, and so is a colour of a GIF, agents included
+MOST_KINDS = 200  # with beams; a cell is a byte, and a GIF has 256 colours, agents included
 MOST_AGENTS = 127  # seats are signed bytes
-# what agents see of agents and of themselves, in the order of the planes
+# planes of agents, in their order
 OWN_PLANES = ("agent", "it", "self", "is it", "row", "column")
 _SYMBOLS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _MORE_SYMBOLS = "".join(map(chr, range(0x100, 0x180)))  # Latin letters with marks
@@ -26,12 +26,12 @@ class Names:
 
     kinds: tuple[str, ...]  # by id: nothing, the declared kinds, the beams
     letters: tuple[str, ...]  # by id
-    colours: tuple[str, ...]  # by id; of nothing: ""
+    colours: tuple[str, ...]  # by id; "" for nothing
     layer_of: NDArray[np.uint8]  # by id
-    num_layers: int  # without the beams' own, which comes after them
-    symbols: str  # by seat: how agents are drawn in boards of text
-    map: NDArray[np.uint8]  # [layer, row, column], beams' layer included
-    planes: tuple[str, ...]  # what each plane of an observation shows
+    num_layers: int  # without the beams' layer, which is the last
+    symbols: str  # by seat: agents in text boards
+    map: NDArray[np.uint8]  # [layer, row, column], with the beams' layer
+    planes: tuple[str, ...]  # names of the observation's planes
     view_shape: tuple[int, int, int]  # planes, rows, columns
 
     @property
@@ -41,18 +41,18 @@ class Names:
         return layers, height, width
 
     def kind(self, name: str, where: str) -> int:
-        """The number of a kind that `where` names."""
+        """The number of a kind; `where` is for the error message."""
         if name not in self.kinds:
             raise ConfigError(f"{where}: unknown kind {name!r}; {nearest(name, self.kinds)}")
         return self.kinds.index(name)
 
     def layer(self, kind: int) -> int:
-        """The layer in which a kind lies."""
+        """The layer of a kind."""
         return int(self.layer_of[kind])
 
 
-def names_of(name: str, rules: Rules) -> Names:
-    """The names of a world, or a ConfigError that says what is wrong with them."""
+def names_of(name: str, rules: WorldRules) -> Names:
+    """The names of a world; raises ConfigError if one is invalid."""
     _check_counts(name, rules)
     kinds = (NOTHING, *[kind.name for kind in rules.kinds], *[beam.name for beam in rules.beams])
     letters = (NOTHING_LETTER, *[k.letter for k in rules.kinds], *[beam.letter for beam in rules.beams])
@@ -72,20 +72,12 @@ def names_of(name: str, rules: Rules) -> Names:
     height, width = (side, side) if side else grid.shape[1:]
     view_shape = (len(planes), height, width)
     return Names(
-        kinds,
-        letters,
-        colours,
-        layer_of,
-        num_layers,
-        symbols[: rules.num_agents],
-        grid,
-        planes,
-        view_shape,
+        kinds, letters, colours, layer_of, num_layers, symbols[: rules.num_agents], grid, planes, view_shape
     )
 
 
-def plane_names(rules: Rules) -> tuple[str, ...]:
-    """What the planes of an observation show, in their order."""
+def plane_names(rules: WorldRules) -> tuple[str, ...]:
+    """The names of the observation's planes, in their order."""
     view = rules.view
     planes = [kind.name for kind in rules.kinds if kind.is_visible] + [beam.name for beam in rules.beams]
     position = view.shows_position
@@ -93,7 +85,7 @@ def plane_names(rules: Rules) -> tuple[str, ...]:
     return (*planes, *[plane for plane, shown in zip(OWN_PLANES, is_shown, strict=True) if shown])
 
 
-def _check_counts(name: str, rules: Rules) -> None:
+def _check_counts(name: str, rules: WorldRules) -> None:
     if not 1 <= rules.num_agents <= MOST_AGENTS:
         raise ConfigError(f"{name}: num_agents={rules.num_agents}; expected 1 to {MOST_AGENTS}")
     if not 1 <= rules.max_turns < 2**31:
@@ -103,7 +95,7 @@ def _check_counts(name: str, rules: Rules) -> None:
     if len(rules.kinds) + len(rules.beams) > MOST_KINDS:
         raise ConfigError(
             f"{name}: {len(rules.kinds)} kinds and {len(rules.beams)} beams; "
-            f"at most {MOST_KINDS} fit together"
+            f"expected at most {MOST_KINDS} together"
         )
     for kind in rules.kinds:
         if not 0 <= kind.layer < 16:
@@ -113,7 +105,7 @@ def _check_counts(name: str, rules: Rules) -> None:
 def _check_distinct(name: str, what: str, words: tuple[str, ...] | list[str]) -> None:
     for index, word in enumerate(words):
         if word in words[:index]:
-            raise ConfigError(f"{name}: {what} {word!r} is declared twice, or is taken by {NOTHING!r}")
+            raise ConfigError(f"{name}: {what} {word!r} is declared twice, or reserved for {NOTHING!r}")
 
 
 def _check_drawing(
@@ -121,7 +113,7 @@ def _check_drawing(
 ) -> None:
     for kind, letter, colour in zip(kinds[1:], letters[1:], colours[1:], strict=True):
         if kind in OWN_PLANES or not kind.strip():
-            raise ConfigError(f"{name}: no kind can be named {kind!r}; planes of agents are")
+            raise ConfigError(f"{name}: kind {kind!r}: the name is empty, or reserved for a plane of agents")
         if len(letter) != 1 or letter.isspace():
             raise ConfigError(f"{name}: kind {kind}: letter {letter!r}; expected one letter, no space")
         if not re.fullmatch("#[0-9a-fA-F]{6}", colour):

@@ -1,4 +1,4 @@
-"""Worlds as pictures: coloured cells, smaller squares for what can be taken, agents as discs."""
+"""Worlds as SVG: coloured cells, smaller squares for things that can be taken, agents as discs."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.games.gridworld.names import Names
-from senju.games.gridworld.rules import NOTHING, Rules
+from senju.games.gridworld.rules import NOTHING, WorldRules
 
 CELL = 20  # pixels
 FLOOR, IT, INK = "#f3ead7", "#e01b24", "#222222"
@@ -23,9 +23,9 @@ AGENT_COLOURS: Final = (
 _ROTATION: Final = {0: 0, 1: 90, 2: 180, 3: 270}  # of a tip that points up
 
 
-def painted(rules: Rules, names: Names, state: np.void) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def painted(rules: WorldRules, names: Names, state: np.void) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """For each cell, the kind that fills it and the kind drawn smaller on top of it; 0 for none."""
-    fills = np.arange(len(names.kinds), dtype=np.uint8)  # of each kind: what fills its cell
+    fills = np.arange(len(names.kinds), dtype=np.uint8)  # [kind]: the kind that fills its cell
     tops = np.zeros(len(names.kinds), np.uint8)
     for index, kind in enumerate(rules.kinds, 1):
         if kind.leaves is not None:
@@ -41,11 +41,11 @@ def painted(rules: Rules, names: Names, state: np.void) -> tuple[NDArray[np.uint
 
 
 def colour_of_agent(seat: int) -> str:
-    """Agents keep their colours; after eight they begin again."""
+    """The colour of an agent; eight colours repeat."""
     return AGENT_COLOURS[seat % len(AGENT_COLOURS)]
 
 
-def board_svg(rules: Rules, names: Names, state: np.void) -> str:
+def board_svg(rules: WorldRules, names: Names, state: np.void) -> str:
     """The world as an SVG picture."""
     _, rows, columns = names.grid_shape
     height, width = rows * CELL, columns * CELL

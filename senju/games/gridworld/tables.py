@@ -1,4 +1,4 @@
-"""From a declared world to the tables of numbers that the kernels play from."""
+"""Turns a declared world into tables of numbers for the kernels."""
 
 import math
 
@@ -10,12 +10,12 @@ from senju.errors import ConfigError
 from senju.games.gridworld.core import layout as at
 from senju.games.gridworld.core.layout import NONE, Tables
 from senju.games.gridworld.names import OWN_PLANES, Names
-from senju.games.gridworld.rules import NOTHING, Rules, Spawn
+from senju.games.gridworld.rules import NOTHING, Spawn, WorldRules
 from senju.kernels import pack_legal
 
 
 def state_dtype(grid_shape: tuple[int, int, int], num_agents: int) -> np.dtype[np.void]:
-    """One row's state."""
+    """The dtype of one row's state."""
     agents = (num_agents,)
     return np.dtype(
         [
@@ -30,12 +30,12 @@ def state_dtype(grid_shape: tuple[int, int, int], num_agents: int) -> np.dtype[n
     )
 
 
-def make_tables(name: str, rules: Rules, names: Names) -> Tables:
-    """The tables of a world, or a ConfigError that says what does not fit."""
+def make_tables(name: str, rules: WorldRules, names: Names) -> Tables:
+    """The tables of a world; raises ConfigError if its rules are inconsistent."""
     beams, spawns, scatters = rules.beams, rules.spawns, rules.scatters
     if max(len(spawns), len(scatters)) > at.MOST_RULES:
         raise ConfigError(
-            f"{name}: {len(spawns)} spawns, {len(scatters)} scatters; at most {at.MOST_RULES} each"
+            f"{name}: {len(spawns)} spawns, {len(scatters)} scatters; expected at most {at.MOST_RULES} each"
         )
     most_kinds = max((len(spawn.kinds) for spawn in spawns), default=1)
     spawn_kinds = np.zeros((len(spawns), most_kinds), np.uint8)
@@ -71,7 +71,7 @@ def _table(rows: list[list[int]], columns: int) -> NDArray[np.int64]:
     return np.array(rows, np.int64).reshape(len(rows), columns)
 
 
-def _sizes(name: str, rules: Rules, names: Names) -> NDArray[np.int64]:
+def _sizes(name: str, rules: WorldRules, names: Names) -> NDArray[np.int64]:
     sizes = np.full(at.NUM_SIZES, NONE, np.int64)
     _, sizes[at.HEIGHT], sizes[at.WIDTH] = names.grid_shape
     sizes[at.LAYERS] = names.num_layers
@@ -92,27 +92,27 @@ def _sizes(name: str, rules: Rules, names: Names) -> NDArray[np.int64]:
     return sizes
 
 
-def _set_view(name: str, rules: Rules, names: Names, sizes: NDArray[np.int64]) -> None:
+def _set_view(name: str, rules: WorldRules, names: Names, sizes: NDArray[np.int64]) -> None:
     view, planes = rules.view, names.planes
     sizes[at.PLANES], sizes[at.VIEW_HEIGHT], sizes[at.VIEW_WIDTH] = names.view_shape
     _, height, width = names.grid_shape
     cells = names.view_shape[1] * names.view_shape[2]
     if view.shows_position and cells < max(height, width):
         raise ConfigError(
-            f"{name}: a view of {cells} cells cannot show a position on a map of {height}×{width}; "
-            f"it needs at least {max(height, width)} cells: use a larger radius"
+            f"{name}: a view of {cells} cells is too small for shows_position on a map of {height}×{width}; "
+            f"use a larger radius, for at least {max(height, width)} cells"
         )
     if view.radius is not None:
         sizes[at.RADIUS] = view.radius
     if view.outside is not None:
         sizes[at.OUTSIDE] = names.kind(view.outside, f"{name}: view.outside")
     if view.shows_mark and rules.tag is None:
-        raise ConfigError(f"{name}: view.shows_mark without tag; nobody is ever it")
+        raise ConfigError(f"{name}: view.shows_mark needs tag=TagRule(…)")
     for index, plane in zip(range(at.AGENT_PLANE, at.COLUMN_PLANE + 1), OWN_PLANES, strict=True):
         sizes[index] = planes.index(plane) if plane in planes else NONE
 
 
-def _kinds(name: str, rules: Rules, names: Names) -> NDArray[np.int64]:
+def _kinds(name: str, rules: WorldRules, names: Names) -> NDArray[np.int64]:
     table = np.zeros((len(names.kinds), at.KIND_COLUMNS), np.int64)
     table[:, at.IS_PASSABLE] = True
     table[:, at.LEAVES] = np.arange(len(table))
@@ -128,17 +128,17 @@ def _kinds(name: str, rules: Rules, names: Names) -> NDArray[np.int64]:
 
 
 def _becomes(names: Names, where: str, old: str, new: str) -> int:
-    """The number of the kind that another one turns into: in the same layer, or nothing."""
+    """The number of the kind that replaces another one: of the same layer, or nothing."""
     before, after = names.kind(old, where), names.kind(new, where)
     if before and after and names.layer(before) != names.layer(after):
         raise ConfigError(
-            f"{where}: {old} lies in layer {names.layer(before)}, {new} in layer {names.layer(after)}; "
-            "one can only take the place of the other in the same layer"
+            f"{where}: {old} is in layer {names.layer(before)}, {new} in layer {names.layer(after)}; "
+            "a kind can only replace another one of the same layer"
         )
     return after
 
 
-def _actions(name: str, rules: Rules) -> NDArray[np.int64]:
+def _actions(name: str, rules: WorldRules) -> NDArray[np.int64]:
     beams = [beam.name for beam in rules.beams]
     table = np.full((len(rules.actions), at.ACTION_COLUMNS), NONE, np.int64)
     for index, action in enumerate(rules.actions):
@@ -152,13 +152,13 @@ def _actions(name: str, rules: Rules) -> NDArray[np.int64]:
     return table
 
 
-def _beam_changes(name: str, rules: Rules, names: Names) -> NDArray[np.uint8]:
+def _beam_changes(name: str, rules: WorldRules, names: Names) -> NDArray[np.uint8]:
     changes = np.tile(np.arange(len(names.kinds), dtype=np.uint8), (len(rules.beams), 1))
     for index, beam in enumerate(rules.beams):
         for old, new in beam.changes.items():
             where = f"{name}: beam {beam.name}: changes"
             if old == NOTHING:
-                raise ConfigError(f"{where}: {NOTHING} cannot be changed; name the kinds that are hit")
+                raise ConfigError(f"{where}: a beam cannot change {NOTHING}; name kinds of things")
             changes[index, names.kind(old, where)] = _becomes(names, where, old, new)
     return changes
 
@@ -167,7 +167,7 @@ def _spawn(name: str, spawn: Spawn, names: Names) -> list[int]:
     where = f"{name}: spawning on {spawn.onto}"
     named = [kind for kind in (spawn.onto, *spawn.kinds) if kind != NOTHING]
     if not named:
-        raise ConfigError(f"{where}: nothing cannot turn into nothing")
+        raise ConfigError(f"{where}: kinds has only {NOTHING}; name a kind of thing")
     for kind in spawn.kinds:
         _becomes(names, where, named[0], kind)
     layer = names.layer(names.kind(named[0], where))
@@ -179,8 +179,8 @@ def _spawn(name: str, spawn: Spawn, names: Names) -> list[int]:
     return [*columns, *kinds, *[names.layer(kind) if kind else layer for kind in kinds]]
 
 
-def _scatters(name: str, rules: Rules, names: Names) -> NDArray[np.int64]:
-    """The table of what is scattered; later ones find what earlier ones have left."""
+def _scatters(name: str, rules: WorldRules, names: Names) -> NDArray[np.int64]:
+    """The table of scatters; each takes its cells from those that earlier ones left."""
     rows, room = [], [np.bincount(layer.reshape(-1), minlength=len(names.kinds)) for layer in names.map]
     for scatter in rules.scatters:
         where = f"{name}: scattering {scatter.kind}"
@@ -198,8 +198,8 @@ def _scatters(name: str, rules: Rules, names: Names) -> NDArray[np.int64]:
     return _table(rows, at.SCATTER_COLUMNS)
 
 
-def _starts(name: str, rules: Rules, names: Names) -> NDArray[np.int64]:
-    """The cells where agents may start, row by row."""
+def _starts(name: str, rules: WorldRules, names: Names) -> NDArray[np.int64]:
+    """The cells on which agents may start, row by row."""
     wanted = [names.kind(kind, f"{name}: start_on") for kind in rules.start_on]
     passable = np.array([True, *[kind.is_passable for kind in rules.kinds]])
     grid = names.map[: names.num_layers].reshape(names.num_layers, -1)
@@ -211,19 +211,19 @@ def _starts(name: str, rules: Rules, names: Names) -> NDArray[np.int64]:
     what = f"{name}: the map of {height}×{width}"
     if not len(starts):
         raise ConfigError(
-            f"{what} has no free cell for agents to start on, which is one of {' or '.join(rules.start_on)}; "
+            f"{what} has no free cell of the kind {' or '.join(rules.start_on)} for agents to start on; "
             "change the map or start_on"
         )
     num_free = len(starts) - _most_blocked(rules)
     if num_free < rules.num_agents:
         raise ConfigError(
-            f"{what} has {num_free} free cells for agents to start on, num_agents={rules.num_agents} "
-            f"do not fit; use at most {num_free} or a larger map"
+            f"{what} has {num_free} free cells for agents to start on, too few for "
+            f"num_agents={rules.num_agents}; use at most {num_free} or a larger map"
         )
     return starts
 
 
-def _most_blocked(rules: Rules) -> int:
-    """How many cells can be blocked by what is scattered."""
+def _most_blocked(rules: WorldRules) -> int:
+    """The number of cells that scattered things can block."""
     blocking = {kind.name for kind in rules.kinds if not kind.is_passable}
     return sum(scatter.count for scatter in rules.scatters if scatter.kind in blocking)

@@ -1,4 +1,4 @@
-"""Boards of text: written for people, and read back to set up positions by hand.
+"""Text boards: written for display, and read to set up positions.
 
 #####
 #g.0#
@@ -16,14 +16,14 @@ import numpy as np
 
 from senju.errors import IllegalPositionError
 from senju.games.gridworld.names import Names
-from senju.games.gridworld.rules import Direction, Rules
+from senju.games.gridworld.rules import Direction, WorldRules
 
 _TURN = re.compile(r"turn (\d+)( of \d+)?")
 _AGENT = re.compile(r"(\S) faces (up|right|down|left)(, is it)?(?:, on (.+))?")
 
 
-def board_text(rules: Rules, names: Names, state: np.void) -> str:
-    """The map, the turn, and for each agent where it faces, whether it is it, and what lies beneath it."""
+def board_text(rules: WorldRules, names: Names, state: np.void) -> str:
+    """The map, the turn, and for each agent its direction, whether it is "it", and the things beneath it."""
     _, height, width = names.grid_shape
     letters = [[_letter(names, state, y, x) for x in range(width)] for y in range(height)]
     notes = [f"turn {state['turn']} of {rules.max_turns}"]
@@ -37,15 +37,15 @@ def board_text(rules: Rules, names: Names, state: np.void) -> str:
 
 
 def _letter(names: Names, state: np.void, y: int, x: int) -> str:
-    """The uppermost thing in a cell; beams show where nothing else lies."""
+    """The uppermost thing in a cell, or else a beam."""
     lying = [kind for kind in state["grid"][: names.num_layers, y, x] if kind]
     beams = [kind for kind in state["grid"][names.num_layers :, y, x] if kind]
     shown: int = (lying or beams or [0])[-1]
     return names.letters[shown]
 
 
-def parse_board(name: str, rules: Rules, names: Names, text: str, state: np.void) -> None:
-    """Set up a state as the text draws it; the key is left as it is."""
+def parse_board(name: str, rules: WorldRules, names: Names, text: str, state: np.void) -> None:
+    """Set up a state from a text; the key is not changed."""
     _, height, width = names.grid_shape
     lines = textwrap.dedent(text).strip().split("\n")
     board, notes = lines[:height], lines[height:]
@@ -75,7 +75,7 @@ def _read_cells(name: str, names: Names, board: list[str], state: np.void) -> No
                 state["y"][seat], state["x"][seat] = y, x
             else:
                 raise IllegalPositionError(
-                    f"{name}: {letter!r} in line {y + 1}, column {x + 1} stands for nothing; "
+                    f"{name}: unknown letter {letter!r} in line {y + 1}, column {x + 1}; "
                     f"known are the kinds {' '.join(names.letters)} and the agents {' '.join(names.symbols)}"
                 )
     if sorted(found) != sorted(names.symbols):
@@ -85,10 +85,10 @@ def _read_cells(name: str, names: Names, board: list[str], state: np.void) -> No
         )
 
 
-def _read_note(name: str, rules: Rules, names: Names, note: str, state: np.void) -> None:
+def _read_note(name: str, rules: WorldRules, names: Names, note: str, state: np.void) -> None:
     if turn := _TURN.fullmatch(note):
         if not int(turn[1]) <= rules.max_turns:
-            raise IllegalPositionError(f"{name}: {note!r}: there are at most {rules.max_turns} turns")
+            raise IllegalPositionError(f"{name}: {note!r}: expected at most {rules.max_turns} turns")
         state["turn"] = int(turn[1])
         return
     agent = _AGENT.fullmatch(note)
@@ -99,10 +99,10 @@ def _read_note(name: str, rules: Rules, names: Names, note: str, state: np.void)
     seat = names.symbols.index(agent[1])
     state["facing"][seat] = Direction[agent[2].upper()]
     if agent[3] and rules.tag is None:
-        raise IllegalPositionError(f"{name}: {note!r}: nobody is ever it in this world")
+        raise IllegalPositionError(f'{name}: {note!r}: agents are never "it" in this world')
     state["marked"][seat] = bool(agent[3])
     for word in agent[4].split(" and ") if agent[4] else ():
         if word not in names.kinds[1:]:
-            raise IllegalPositionError(f"{name}: {note!r}: {word!r} is no kind of this world")
+            raise IllegalPositionError(f"{name}: {note!r}: {word!r} is not a kind of this world")
         kind = names.kinds.index(word)
         state["grid"][names.layer(kind), state["y"][seat], state["x"][seat]] = kind

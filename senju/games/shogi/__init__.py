@@ -1,1 +1,1 @@
-"""Shogi: complete rules, its texts, and positions for people and engines."""
+"""Shogi: complete rules, notations and records, and positions for interactive use."""

@@ -1,4 +1,4 @@
-"""The board for people: as lines of text with Japanese or Latin letters, and as a picture."""
+"""The board for display: as text with Japanese or Latin letters, and as an SVG picture."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -20,7 +20,8 @@ from senju.games.shogi.layout import (
     UNPROMOTED,
     WHITE,
 )
-from senju.games.shogi.men import (
+from senju.games.shogi.notation import not_usi, parse_square
+from senju.games.shogi.pieces import (
     KANJI,
     KANJI_DIGITS,
     RANKS,
@@ -28,13 +29,12 @@ from senju.games.shogi.men import (
     SYMBOLS,
     Board,
     Hands,
-    Kind,
+    PieceType,
     Side,
     Square,
-    kind_of,
+    piece_type,
     side_of,
 )
-from senju.games.shogi.notation import not_usi, parse_square
 
 Letters = Literal["japanese", "latin"]
 
@@ -43,7 +43,7 @@ EDGE = "+---------------------------+"
 
 
 def board_text(state: np.void, letters: Letters = "japanese") -> str:
-    """A position as lines of text; White's men have a `v` before them, or small letters.
+    """A position as lines of text; White's pieces have a `v` before them, or lower-case letters.
 
     >>> from senju.games.shogi.position import Position
     >>> print(board_text(Position("4k4/9/9/9/9/9/4+P4/9/4K4 b R2p 1").state, "latin"))
@@ -75,29 +75,29 @@ def board_text(state: np.void, letters: Letters = "japanese") -> str:
 
 
 def japanese_ranks(board: Board) -> list[str]:
-    """The nine ranks from White's end, as Japanese diagrams show them: each man two columns and a sign."""
+    """The nine ranks from White's end, as in Japanese diagrams: a sign and a wide character per piece."""
     ranks = []
     for rank in range(9):
-        men = "".join(_japanese_man(int(code)) for code in board[rank::9][::-1])
-        ranks.append(f"|{men}|{KANJI_DIGITS[rank + 1]}")
+        pieces = "".join(_japanese_piece(int(code)) for code in board[rank::9][::-1])
+        ranks.append(f"|{pieces}|{KANJI_DIGITS[rank + 1]}")
     return ranks
 
 
-def _japanese_man(code: int) -> str:
-    return f"{'v' if code and side_of(code) == WHITE else ' '}{KANJI[kind_of(code)]}"
+def _japanese_piece(code: int) -> str:
+    return f"{'v' if code and side_of(code) == WHITE else ' '}{KANJI[piece_type(code)]}"
 
 
 def _latin_ranks(board: Board) -> list[str]:
-    return [f"|{''.join(_latin_man(int(code)) for code in board[rank::9][::-1])}|" for rank in range(9)]
+    return [f"|{''.join(_latin_piece(int(code)) for code in board[rank::9][::-1])}|" for rank in range(9)]
 
 
-def _latin_man(code: int) -> str:
-    symbol = SYMBOLS[kind_of(code)] or "."
+def _latin_piece(code: int) -> str:
+    symbol = SYMBOLS[piece_type(code)] or "."
     return f"{symbol.lower() if side_of(code) == WHITE else symbol:>2} "
 
 
-def held(hands: Hands, side: Side) -> Iterator[tuple[Kind, int]]:
-    """What a side has in hand, the most valuable first, with the counts."""
+def held(hands: Hands, side: Side) -> Iterator[tuple[PieceType, int]]:
+    """A side's pieces in hand with their counts, the most valuable first."""
     for index in range(len(HAND_KINDS) - 1, -1, -1):
         if hands[side, index]:
             yield HAND_KINDS[index], int(hands[side, index])
@@ -105,10 +105,10 @@ def held(hands: Hands, side: Side) -> Iterator[tuple[Kind, int]]:
 
 def _hand_text(hands: Hands, side: Side, is_japanese: bool) -> str:
     if is_japanese:
-        men = [f"{KANJI[kind]}{count if count > 1 else ''}" for kind, count in held(hands, side)]
+        pieces = [f"{KANJI[kind]}{count if count > 1 else ''}" for kind, count in held(hands, side)]
     else:
-        men = [f"{count if count > 1 else ''}{SYMBOLS[kind]}" for kind, count in held(hands, side)]
-    text = " ".join(men) or "nothing"
+        pieces = [f"{count if count > 1 else ''}{SYMBOLS[kind]}" for kind, count in held(hands, side)]
+    text = " ".join(pieces) or "nothing"
     return text.lower() if side == WHITE else text
 
 
@@ -129,25 +129,25 @@ _TOTAL_WIDTH, _TOTAL_HEIGHT = 2 * _LEFT + 9 * _WIDTH, _TOP + 9 * _HEIGHT + 40
 _INK, _RED, _LINE = "#2b1a0d", "#b3261e", "#5b3a16"
 _FONT = "'Noto Serif CJK JP','Hiragino Mincho ProN','Yu Mincho','MS Mincho','IPAexMincho',serif"
 _SIZES = {
-    KING: 1.0,
-    ROOK: 0.97,
-    BISHOP: 0.97,
-    GOLD: 0.93,
-    SILVER: 0.93,
-    KNIGHT: 0.89,
-    LANCE: 0.87,
     PAWN: 0.83,
+    LANCE: 0.87,
+    KNIGHT: 0.89,
+    SILVER: 0.93,
+    GOLD: 0.93,
+    BISHOP: 0.97,
+    ROOK: 0.97,
+    KING: 1.0,
 }
 _DEFINITIONS = (
     '<defs><linearGradient id="senju-board" x1="0" y1="0" x2="1" y2="1">'
     '<stop offset="0" stop-color="#f3cf8b"/><stop offset="1" stop-color="#e2b366"/></linearGradient>'
-    '<linearGradient id="senju-man" x1="0" y1="0" x2="0" y2="1">'
+    '<linearGradient id="senju-piece" x1="0" y1="0" x2="0" y2="1">'
     '<stop offset="0" stop-color="#fdebc0"/><stop offset="1" stop-color="#f0cd87"/></linearGradient></defs>'
 )
 
 
 def board_svg(state: np.void, last_move: str | None = None) -> str:
-    """A position as a picture; the squares of the last move, given in USI, are marked."""
+    """A position as an SVG picture; the squares of the last move, given in USI, are marked."""
     board, hands = state["board"], state["hands"]
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_TOTAL_WIDTH} {_TOTAL_HEIGHT}" '
@@ -158,14 +158,14 @@ def board_svg(state: np.void, last_move: str | None = None) -> str:
         *_stand(hands, 0, int(state["side"])),
         *_empty_board(),
         *(_mark(square) for square in _squares_of(last_move)),
-        *(_man_on_board(board, square) for square in np.flatnonzero(board).tolist()),
+        *(_piece_on_board(board, square) for square in np.flatnonzero(board).tolist()),
         _label(_status(state), _TOTAL_WIDTH / 2, _TOTAL_HEIGHT - 11),
     ]
     return "\n".join([*parts, "</svg>"])
 
 
 def _squares_of(last_move: str | None) -> list[Square]:
-    """The squares that a USI move leaves and reaches."""
+    """The source and target squares of a USI move."""
     if last_move is None:
         return []
     if not isinstance(last_move, str):
@@ -208,14 +208,14 @@ def _mark(square: Square) -> str:
     )
 
 
-def _man_on_board(board: Board, square: Square) -> str:
+def _piece_on_board(board: Board, square: Square) -> str:
     x, y = _corner(square)
     code = int(board[square])
-    return _man(kind_of(code), side_of(code), x + _WIDTH / 2, y + _HEIGHT / 2)
+    return _piece(piece_type(code), side_of(code), x + _WIDTH / 2, y + _HEIGHT / 2)
 
 
-def _man(kind: Kind, side: Side, x: float, y: float) -> str:
-    """A five-sided man that points away from its owner; promoted ones are red."""
+def _piece(kind: PieceType, side: Side, x: float, y: float) -> str:
+    """A five-sided piece that points away from its owner; promoted ones are red."""
     size = _SIZES[UNPROMOTED.get(kind, kind)]
     half, foot, shoulder = 0.36 * _WIDTH, 0.44 * _WIDTH, 0.28 * _HEIGHT
     tip, base = 0.46 * _HEIGHT, 0.44 * _HEIGHT
@@ -225,15 +225,15 @@ def _man(kind: Kind, side: Side, x: float, y: float) -> str:
     return (
         f'<g transform="translate({x:g} {y:g}){turn} scale({size})">'
         f'<path d="M0 {-tip:.1f}L{half:.1f} {-shoulder:.1f}L{foot:.1f} {base:.1f}H{-foot:.1f}'
-        f'L{-half:.1f} {-shoulder:.1f}Z" fill="url(#senju-man)" stroke="#7a5323" stroke-linejoin="round"/>'
+        f'L{-half:.1f} {-shoulder:.1f}Z" fill="url(#senju-piece)" stroke="#7a5323" stroke-linejoin="round"/>'
         f'<text y="13" font-size="31" font-weight="600" font-family="{_FONT}" fill="{colour}">'
         f"{name}</text></g>"
     )
 
 
 def _stand(hands: Hands, side: Side, mover: Side) -> Iterator[str]:
-    """The men in hand beside the board: White's at the top left, Black's at the bottom right."""
-    men = list(held(hands, side))
+    """The pieces in hand beside the board: White's at the top left, Black's at the bottom right."""
+    pieces = list(held(hands, side))
     height = len(HAND_KINDS) * _HEIGHT * 0.98 + 12
     x = 8 if side == WHITE else _TOTAL_WIDTH - _STAND - 8
     y = _TOP - 12 if side == WHITE else _TOP + 9 * _HEIGHT + 12 - height
@@ -248,10 +248,10 @@ def _stand(hands: Hands, side: Side, mover: Side) -> Iterator[str]:
         f'<text x="{x + _STAND / 2:g}" y="{name_y:g}" font-size="15" font-family="sans-serif" '
         f'fill="{_INK}"{weight}>{mark}{SIDE_NAMES[side]}</text>'
     )
-    for place, (kind, count) in enumerate(men):
-        row = place if side == WHITE else len(HAND_KINDS) - len(men) + place
+    for place, (kind, count) in enumerate(pieces):
+        row = place if side == WHITE else len(HAND_KINDS) - len(pieces) + place
         middle = y + 6 + (row + 0.5) * _HEIGHT * 0.98
-        yield _man(kind, side, x + 32, middle)
+        yield _piece(kind, side, x + 32, middle)
         if count > 1:
             yield _label(f"×{count}", x + 71, middle + 6, 16)
 

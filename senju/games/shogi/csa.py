@@ -1,6 +1,6 @@
-"""Game records in the CSA format, versions 2 to 3: read with every move checked, and written.
+"""Game records in the CSA format, versions 2 to 3: reading checks every move.
 
-The format is described at http://www2.computer-shogi.org/protocol/record_v22.html.
+http://www2.computer-shogi.org/protocol/record_v22.html describes the format.
 """
 
 import re
@@ -19,8 +19,8 @@ from senju.games.shogi.csa_position import (
 )
 from senju.games.shogi.explain import explain
 from senju.games.shogi.layout import HAND_KINDS, PROMOTED
-from senju.games.shogi.men import CSA_CODES, SIDE_NAMES, kind_of, man_on, side_of
 from senju.games.shogi.notation import Move, NotationError, action_of_move, csa_of_move, usi_of_move
+from senju.games.shogi.pieces import CSA_CODES, SIDE_NAMES, piece_on, piece_type, side_of
 from senju.games.shogi.position import Position
 from senju.games.shogi.record import (
     ENDINGS,
@@ -45,13 +45,13 @@ _CUT_OFF = "is the file cut off?"
 
 
 def read_csa_file(path: Path | str, *, allow_unfinished: bool = False) -> list[GameRecord]:
-    """Read a file in UTF-8 or Shift JIS, as it says itself or as it turns out."""
+    """Read a file in UTF-8 or Shift JIS, as declared in the file or else detected."""
     try:
         octets = Path(path).read_bytes()
     except OSError as error:
-        raise CsaError(f"{_shown(path)} cannot be read: {error.strerror}") from None
+        raise CsaError(f"cannot read {_shown(path)}: {error.strerror}") from None
     except (TypeError, ValueError) as error:  # a number, or a name with a zero byte
-        raise CsaError(f"{reprlib.repr(path)} is no path of a file: {error}") from None
+        raise CsaError(f"{reprlib.repr(path)} is not a path: {error}") from None
     try:
         return read_csa(_decoded(octets), allow_unfinished=allow_unfinished)
     except CsaError as error:
@@ -59,7 +59,7 @@ def read_csa_file(path: Path | str, *, allow_unfinished: bool = False) -> list[G
 
 
 def read_csa(text: str, *, allow_unfinished: bool = False) -> list[GameRecord]:
-    r"""Read all games of a text; a game without an ending is refused unless it is asked for.
+    r"""Read all games of a text; `allow_unfinished` accepts games without an ending.
 
     >>> [record] = read_csa("V2.2\nN+Sente\nPI\n+\n+7776FU,T3\n-3334FU,T5\n%TORYO\n")
     >>> record.moves, record.times, record.winner
@@ -67,7 +67,7 @@ def read_csa(text: str, *, allow_unfinished: bool = False) -> list[GameRecord]:
     """
     if not isinstance(text, str):
         what = f"expected the text of a record, got {type(text).__name__}"
-        raise CsaError(f"{what}: {reprlib.repr(text)}; read_csa_file reads a file")
+        raise CsaError(f"{what}: {reprlib.repr(text)}; use read_csa_file for a file")
     games: list[list[Statement]] = [[]]
     for statement in _statements(text):
         if statement.text == "/":
@@ -76,7 +76,7 @@ def read_csa(text: str, *, allow_unfinished: bool = False) -> list[GameRecord]:
             games[-1].append(statement)
     filled = [statements for statements in games if any(not _is_comment(each) for each in statements)]
     if not filled:
-        raise CsaError("the text holds no CSA record; expected V2.2, a position, moves and an ending")
+        raise CsaError("the text has no CSA record; expected V2.2, a position, moves and an ending")
     return [_GameReader(statements, allow_unfinished).record for statements in filled]
 
 
@@ -132,36 +132,32 @@ def _time_lines(seconds: float | None) -> list[str]:
 
 
 def _time_text(seconds: float) -> str:
-    """Seconds to six digits; whole ones without a point, which CSA would not read at the end."""
+    """Seconds to six digits; whole ones without a decimal point, which CSA does not allow at the end."""
     rounded = round(seconds, 6)
     return f"{int(rounded)}" if rounded == int(rounded) else f"{rounded:.6f}".rstrip("0")
 
 
 def _split(text: str) -> list[str]:
-    """Lines, by line breaks only: `splitlines` would cut at characters that CSA keeps."""
+    """Lines, by line breaks only: `splitlines` would split at other characters too."""
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _decoded(octets: bytes) -> str:
-    declared = _ENCODING.match(octets)
-    names = {"UTF-8": "utf-8", "SHIFT_JIS": "cp932"}
-    if declared:
-        name = declared[1].decode().upper()
-        if name not in names:
-            raise CsaError(f"line 1: encoding {name[:40]!r} is unknown; expected UTF-8 or SHIFT_JIS")
-        encodings = [names[name]]
-    else:
-        encodings = ["utf-8", "cp932"]
+    known, declared = {"UTF-8": "utf-8", "SHIFT_JIS": "cp932"}, _ENCODING.match(octets)
+    names = [declared[1].decode().upper()] if declared else list(known)
+    if names[0] not in known:
+        raise CsaError(f"line 1: encoding {names[0][:40]!r} is unknown; expected UTF-8 or SHIFT_JIS")
+    encodings = [known[name] for name in names]
     for encoding in encodings:
         try:
             return octets.decode(encoding)
         except UnicodeDecodeError:
             continue
-    raise CsaError(f"it is not text in {' or '.join(encodings)}")
+    raise CsaError(f"the content is not text in {' or '.join(encodings)}")
 
 
 def _statements(text: str) -> Iterator[Statement]:
-    """The statements with the numbers of their lines; several may stand on a line, between commas."""
+    """The statements with their line numbers; a line may have several, separated by commas."""
     for line, content in enumerate(_split(text.removeprefix("\ufeff")), 1):
         if content.startswith(("N", "$")):
             yield Statement(line, content)
@@ -170,8 +166,8 @@ def _statements(text: str) -> Iterator[Statement]:
 
 
 def _parts(line: str) -> Iterator[str]:
-    """What stands between commas, up to a comment, which may hold commas itself."""
-    start = 0  # by index: cutting the rest off at each comma would copy it each time
+    """The parts between commas, up to a comment, which may contain commas."""
+    start = 0  # by index: slicing at each comma would copy the rest of the line each time
     while start < len(line) and line[start] != "'":
         comma = line.find(",", start)
         end = comma if comma >= 0 else len(line)
@@ -185,15 +181,15 @@ def _is_comment(statement: Statement) -> bool:
 
 
 class _GameReader:
-    """Reads one game: first its headers and its position, then its moves, each of them played."""
+    """Reads one game: first its headers and its position, then its moves, which it plays."""
 
     def __init__(self, statements: list[Statement], allow_unfinished: bool) -> None:
         self.record = GameRecord()
         self.start = PositionReader()
         self.position: Position | None = None  # once the side to move is known
         self.times: list[float | None] = []
-        self.headers: dict[str, list[str]] = {}  # the lines, joined at the end
-        self.comments: dict[int, list[str]] = {}  # as well
+        self.headers: dict[str, list[str]] = {}  # lines, joined at the end
+        self.comments: dict[int, list[str]] = {}  # lines, joined at the end
         self.last = statements[-1]
         for statement in statements:
             self._read(statement)
@@ -208,7 +204,7 @@ class _GameReader:
         elif text.startswith("T"):
             self._read_time(statement)
         elif self.record.ending is not None:
-            raise statement.refuse(f"nothing may follow the ending {self.record.ending} but another game")
+            raise statement.refuse(f"only another game may follow the ending {self.record.ending}")
         elif text.startswith(("+", "-")):
             self._read_move(self.position, statement)
         elif text.startswith("%"):
@@ -220,7 +216,7 @@ class _GameReader:
         text = statement.text
         if text.startswith("V"):
             if not re.fullmatch(r"V[23](\.[0-9])?", text):
-                raise statement.refuse("this version is not read; expected V2 to V3")
+                raise statement.refuse("this version is not supported; expected V2 to V3")
         elif text.startswith(("N+", "N-")):
             black, white = record.names
             record.names = (text[2:], white) if text[1] == "+" else (black, text[2:])
@@ -262,7 +258,7 @@ class _GameReader:
         if self.record.ending is not None:
             self.record.ending_time = seconds
         elif not self.times:
-            raise statement.refuse("a time stands behind a move or an ending")
+            raise statement.refuse("a time must follow a move or an ending")
         else:
             self.times[-1] = seconds
 
@@ -276,13 +272,13 @@ class _GameReader:
     def _read_move(self, position: Position, statement: Statement) -> None:
         number = len(self.record.moves) + 1
         if number > MAX_PLIES:
-            raise statement.refuse(f"records longer than {MAX_PLIES} plies are not read")
+            raise statement.refuse(f"records longer than {MAX_PLIES} plies are not supported")
         parts = _MOVE.fullmatch(statement.text)
         if parts is None:
-            what = f"ply {number} is no move; expected side, two squares and a man, such as +7776FU"
+            what = f"ply {number} is not a move; expected side, two squares and a piece, such as +7776FU"
             raise statement.refuse(what + self._hint(statement))
         if "+-".index(parts[1]) != position.side:
-            raise statement.refuse(f"ply {number} is the move of {SIDE_NAMES[position.side]}")
+            raise statement.refuse(f"ply {number}: {SIDE_NAMES[position.side]} is to move")
         kind_of_code(parts[4], statement)
         try:
             move = _move_of_csa(position, parts[2], parts[3], parts[4])
@@ -313,17 +309,17 @@ class _GameReader:
 
 
 def _move_of_csa(position: Position, source: str, target: str, code: str) -> Move:
-    """The move that CSA means: a promotion shows in the man's code only."""
+    """The move of a CSA statement, in which only the piece's code shows a promotion."""
     kind, side, to = CSA_CODES.index(code), position.side, square_of_digits(target)
     if source == "00":
         if kind not in HAND_KINDS:
             raise NotationError(f"{code} cannot be in hand")
         return Move(side, kind, None, to, promotes=False)
     board, square = position.state["board"], square_of_digits(source)
-    stands = kind_of(board[square])
-    if not stands or side_of(board[square]) != side:
-        there = f"{man_on(board, square)} stands there" if stands else f"nobody stands on {source}"
-        raise NotationError(f"{there}, and {SIDE_NAMES[side]} is to move")
-    if kind not in (stands, PROMOTED.get(stands)):
-        raise NotationError(f"a {CSA_CODES[stands]} stands on {source}, which cannot become a {code}")
-    return Move(side, stands, square, to, promotes=kind != stands)
+    moved = piece_type(board[square])
+    if not moved or side_of(board[square]) != side:
+        found = piece_on(board, square) if moved else f"no piece on {source}"
+        raise NotationError(f"there is {found}, and {SIDE_NAMES[side]} is to move")
+    if kind not in (moved, PROMOTED.get(moved)):
+        raise NotationError(f"the piece on {source} is {CSA_CODES[moved]}, which cannot become {code}")
+    return Move(side, moved, square, to, promotes=kind != moved)

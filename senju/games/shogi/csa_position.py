@@ -1,4 +1,4 @@
-"""Starting positions as CSA writes them: `PI`, ranks `P1` to `P9`, single men `P+` and `P-`, and the side."""
+"""Starting positions in CSA: `PI`, ranks `P1` to `P9`, single pieces `P+` and `P-`, and the side to move."""
 
 import re
 from typing import NamedTuple
@@ -7,19 +7,29 @@ import numpy as np
 
 from senju.errors import SenjuError
 from senju.games.shogi.layout import HAND_KINDS, NUM_OF_KIND, OF_WHITE, START_SFEN, UNPROMOTED
-from senju.games.shogi.men import CSA_CODES, Board, Hands, Kind, Side, Square, kind_of, man_on, side_of
+from senju.games.shogi.pieces import (
+    CSA_CODES,
+    Board,
+    Hands,
+    PieceType,
+    Side,
+    Square,
+    piece_on,
+    piece_type,
+    side_of,
+)
 from senju.games.shogi.sfen import Placement, find_fault, parse_sfen
 
-_MEN = re.compile(r"(?:([1-9]{2}|00)([A-Z]{2}))*")
+_PIECES = re.compile(r"(?:([1-9]{2}|00)([A-Z]{2}))*")
 _START = parse_sfen(START_SFEN)
 
 
 class CsaError(SenjuError, ValueError):
-    """A text is no CSA record, is cut off, or holds a move that is not legal."""
+    """A text is not a CSA record, is truncated, or has an illegal move."""
 
 
 class Statement(NamedTuple):
-    """One statement of a CSA file, and where it stands."""
+    """One statement of a CSA file, and its line."""
 
     line: int  # from 1
     text: str
@@ -30,20 +40,20 @@ class Statement(NamedTuple):
         return CsaError(f"CSA line {self.line}, {shown!r}: {what}")
 
 
-def kind_of_code(code: str, statement: Statement) -> Kind:
-    """The kind of man that CSA's two letters mean."""
+def kind_of_code(code: str, statement: Statement) -> PieceType:
+    """The piece type of CSA's two letters."""
     if code not in CSA_CODES[1:]:
-        raise statement.refuse(f"{code!r} is no man; expected one of {' '.join(CSA_CODES[1:])}")
+        raise statement.refuse(f"{code!r} is not a piece; expected one of {' '.join(CSA_CODES[1:])}")
     return CSA_CODES.index(code)
 
 
 def square_of_digits(digits: str) -> Square:
-    """The square that two digits from 1 to 9 mean."""
+    """The square of two digits from 1 to 9."""
     return 9 * (int(digits[0]) - 1) + int(digits[1]) - 1
 
 
 class PositionReader:
-    """Gathers the statements of a starting position, until the side to move ends it.
+    """Reads the statements of a start position, up to the side to move.
 
     >>> reader = PositionReader()
     >>> reader.read(Statement(1, "PI82HI22KA"))
@@ -56,18 +66,18 @@ class PositionReader:
         self.board: Board = np.zeros(81, np.uint8)
         self.hands: Hands = np.zeros((2, len(HAND_KINDS)), np.uint8)
         self.ranks: set[int] = set()
-        self.is_begun = self.is_whole = False  # whether anything has been set, and whether by PI
-        self.is_given_away = False  # whether all other pieces are in a hand already
+        self.is_begun = self.is_whole = False  # a statement was read; it was PI
+        self.is_given_away = False  # `00AL` was read
 
     def read(self, statement: Statement) -> None:
-        """Take one statement that begins with P."""
+        """Read one statement that starts with P."""
         which, rest = statement.text[1:2], statement.text[2:]
         if which == "I":
             self._read_start(rest, statement)
         elif which and which in "123456789":
             self._read_rank(int(which) - 1, rest, statement)
         elif which and which in "+-":
-            self._read_men("+-".index(which), rest, statement)
+            self._read_pieces("+-".index(which), rest, statement)
         else:
             raise statement.refuse("expected PI, P1 to P9, P+ or P-")
         self.is_begun = True
@@ -75,49 +85,51 @@ class PositionReader:
     def finish(self, statement: Statement) -> Placement:
         """The position, once the side to move (`+` or `-`) is known."""
         if not self.is_begun:
-            raise statement.refuse("no position stands before the side to move; expected PI or P1 to P9")
+            raise statement.refuse("there is no position before the side to move; expected PI or P1 to P9")
         if self.ranks and len(self.ranks) < 9:
             missing = ", ".join(f"P{rank + 1}" for rank in range(9) if rank not in self.ranks)
             raise statement.refuse(f"the board has {len(self.ranks)} of 9 ranks; {missing} missing")
         fault = find_fault(self.board, self.hands)
         if fault is not None:
-            raise statement.refuse(f"in the position before it, {fault}")
+            raise statement.refuse(f"in the position before this line, {fault}")
         return Placement(self.board, self.hands, "+-".index(statement.text), 1)
 
     def _read_start(self, removed: str, statement: Statement) -> None:
         if self.is_begun:
-            raise statement.refuse("PI stands before everything else of a position, and alone")
+            raise statement.refuse("PI must be the first statement of a position")
         self.board[:], self.is_whole = _START.board, True
-        for square, code in _men(removed, statement):
+        for square, code in _pieces(removed, statement):
             kind = kind_of_code(code, statement)
-            if square is None or kind_of(self.board[square]) != kind:
-                there = "nobody" if square is None or not self.board[square] else man_on(self.board, square)
-                raise statement.refuse(f"{code} cannot be taken away there: {there} stands on that square")
+            if square is None or piece_type(self.board[square]) != kind:
+                found = "no piece"
+                if square is not None and self.board[square]:
+                    found = piece_on(self.board, square)
+                raise statement.refuse(f"{code} cannot be removed: there is {found}")
             self.board[square] = 0
 
-    def _read_rank(self, rank: int, men: str, statement: Statement) -> None:
+    def _read_rank(self, rank: int, pieces: str, statement: Statement) -> None:
         if rank in self.ranks or self.is_whole:
-            raise statement.refuse(f"rank {rank + 1} has been set already")
-        if men.endswith(" *"):
-            men += " "  # an editor may have cut the last blank
-        if len(men) != 27:
-            raise statement.refuse(f"the rank has {len(men)} letters; expected 27, three for each square")
+            raise statement.refuse(f"rank {rank + 1} is given twice")
+        if pieces.endswith(" *"):
+            pieces += " "  # an editor may have removed the last blank
+        if len(pieces) != 27:
+            raise statement.refuse(f"the rank has {len(pieces)} letters; expected 27, three for each square")
         for column in range(9):
-            man = men[3 * column : 3 * column + 3]
-            if man == " * ":
+            piece = pieces[3 * column : 3 * column + 3]
+            if piece == " * ":
                 continue
-            if man[0] not in "+-":
+            if piece[0] not in "+-":
                 raise statement.refuse(
-                    f"{man!r} on file {9 - column}; expected one such as +FU, -OU or ' * '"
+                    f"{piece!r} on file {9 - column}; expected one such as +FU, -OU or ' * '"
                 )
-            kind = kind_of_code(man[1:], statement)
-            self._put("+-".index(man[0]), kind, 9 * (8 - column) + rank, statement)
+            kind = kind_of_code(piece[1:], statement)
+            self._put("+-".index(piece[0]), kind, 9 * (8 - column) + rank, statement)
         self.ranks.add(rank)
 
-    def _read_men(self, side: Side, men: str, statement: Statement) -> None:
-        for square, code in _men(men, statement):
+    def _read_pieces(self, side: Side, pieces: str, statement: Statement) -> None:
+        for square, code in _pieces(pieces, statement):
             if code == "AL":
-                self._take_the_rest(side, square, statement)
+                self._take_all_others(side, square, statement)
                 continue
             kind = kind_of_code(code, statement)
             if square is not None:
@@ -125,39 +137,39 @@ class PositionReader:
             elif kind not in HAND_KINDS:
                 raise statement.refuse(f"{code} cannot be in hand")
             elif self.hands[side, HAND_KINDS.index(kind)] == NUM_OF_KIND[kind]:
-                raise statement.refuse(f"{NUM_OF_KIND[kind]} {code} are all there are")
+                raise statement.refuse(f"a set has only {NUM_OF_KIND[kind]} {code}")
             else:
                 self.hands[side, HAND_KINDS.index(kind)] += 1
 
-    def _put(self, side: Side, kind: Kind, square: Square, statement: Statement) -> None:
+    def _put(self, side: Side, kind: PieceType, square: Square, statement: Statement) -> None:
         if self.board[square]:
-            raise statement.refuse(f"{man_on(self.board, square)} stands there already")
+            raise statement.refuse(f"the square has {piece_on(self.board, square)} already")
         self.board[square] = kind | OF_WHITE * side
 
-    def _take_the_rest(self, side: Side, square: Square | None, statement: Statement) -> None:
-        """`00AL`: all men that are nowhere yet, but no king, go to this side's hand."""
+    def _take_all_others(self, side: Side, square: Square | None, statement: Statement) -> None:
+        """`00AL`: all pieces not placed so far, except kings, go to this side's hand."""
         if square is not None:
-            raise statement.refuse("AL means all other men in hand, and stands only behind 00")
+            raise statement.refuse("AL means all other pieces in hand; write 00AL")
         if self.is_given_away:
-            return  # nothing was left
+            return  # no pieces are left
         self.is_given_away = True
-        kinds = [kind_of(code) for code in self.board if code]
+        kinds = [piece_type(code) for code in self.board if code]
         for index, kind in enumerate(HAND_KINDS):
             on_board = sum(UNPROMOTED.get(other, other) == kind for other in kinds)
             rest = NUM_OF_KIND[kind] - on_board - int(self.hands[:, index].sum())
             self.hands[side, index] += max(rest, 0)
 
 
-def _men(text: str, statement: Statement) -> list[tuple[Square | None, str]]:
+def _pieces(text: str, statement: Statement) -> list[tuple[Square | None, str]]:
     """Squares (None for the hand) and codes, four letters each."""
-    if not _MEN.fullmatch(text):
-        raise statement.refuse("expected squares and men, four letters each, such as 82HI or 00FU")
+    if not _PIECES.fullmatch(text):
+        raise statement.refuse("expected squares and pieces, four letters each, such as 82HI or 00FU")
     parts = [text[start : start + 4] for start in range(0, len(text), 4)]
     return [(None if part[:2] == "00" else square_of_digits(part[:2]), part[2:]) for part in parts]
 
 
 def format_position(board: Board, hands: Hands, side: Side) -> list[str]:
-    """A starting position as CSA's lines.
+    """A start position as CSA's lines.
 
     >>> format_position(_START.board, _START.hands, 0)
     ['PI', '+']
@@ -165,16 +177,16 @@ def format_position(board: Board, hands: Hands, side: Side) -> list[str]:
     if np.array_equal(board, _START.board) and not hands.any():
         return ["PI", "+-"[side]]
     lines = [
-        f"P{rank + 1}" + "".join(_format_man(board, file, rank) for file in range(8, -1, -1))
+        f"P{rank + 1}" + "".join(_format_piece(board, file, rank) for file in range(8, -1, -1))
         for rank in range(9)
     ]
     for owner in (0, 1):
         held = [(kind, int(hands[owner, index])) for index, kind in enumerate(HAND_KINDS)]
-        men = "".join(f"00{CSA_CODES[kind]}" * count for kind, count in reversed(held))
-        lines += [f"P{'+-'[owner]}{men}"] if men else []
+        pieces = "".join(f"00{CSA_CODES[kind]}" * count for kind, count in reversed(held))
+        lines += [f"P{'+-'[owner]}{pieces}"] if pieces else []
     return [*lines, "+-"[side]]
 
 
-def _format_man(board: Board, file: int, rank: int) -> str:
+def _format_piece(board: Board, file: int, rank: int) -> str:
     code = int(board[9 * file + rank])
-    return f"{'+-'[side_of(code)]}{CSA_CODES[kind_of(code)]}" if code else " * "
+    return f"{'+-'[side_of(code)]}{CSA_CODES[piece_type(code)]}" if code else " * "

@@ -1,11 +1,11 @@
-"""Game records in the KIF format, as Japanese programs and newspapers' sites read them."""
+"""Writes game records in the KIF format, which Japanese programs and websites read."""
 
 import unicodedata
 
 from senju.games.shogi.boards import EDGE, FILES_JAPANESE, held, japanese_ranks
 from senju.games.shogi.layout import START_SFEN
-from senju.games.shogi.men import KANJI, KANJI_DIGITS, Hands, Side, Square
 from senju.games.shogi.notation import kif_of_move
+from senju.games.shogi.pieces import KANJI, KANJI_DIGITS, Hands, Side, Square
 from senju.games.shogi.record import GameRecord, checked, replay
 from senju.games.shogi.sfen import Placement, format_sfen, parse_sfen
 
@@ -27,13 +27,13 @@ _ENDINGS = {
     "%SENNICHITE": "千日手",
     "%JISHOGI": "持将棋",
     "%HIKIWAKE": "持将棋",
-    "%MAX_MOVES": "持将棋",  # KIF has no word for it; tournaments that draw at a limit use this one
+    "%MAX_MOVES": "持将棋",  # KIF has no word for it; tournaments with a limit of moves use this one
     "%FUZUMI": "不詰",
 }
 
 
 def write_kif(record: GameRecord) -> str:
-    """A record as KIF; write it to a file as UTF-8 (`.kifu`, or `.kif` with programs of today).
+    """A record as KIF; write it to a file as UTF-8 (`.kifu`, or `.kif` for recent programs).
 
     >>> print(write_kif(GameRecord(("甲", "乙"), moves=["7g7f"], times=[65], ending="%TORYO")), end="")
     #KIF version=2.0 encoding=UTF-8
@@ -91,7 +91,7 @@ def _ending_word(record: GameRecord) -> str:
 
 
 def _result(record: GameRecord, word: str) -> str:
-    """What stands behind `まで`: who has won, and by what."""
+    """The text after `まで`: the winner and the reason."""
     mover, other = SIDES[record.side], SIDES[1 - record.side]
     if word in ("投了", "詰み"):
         return f"{other}の勝ち"
@@ -110,7 +110,7 @@ def _line(number: int, text: str, seconds: float | None, spent: float) -> str:
 
 
 def _columns(text: str) -> int:
-    """How wide a text is in a terminal: Japanese characters take two columns."""
+    """The width of a text in a terminal: Japanese characters take two columns."""
     return sum(2 if unicodedata.east_asian_width(character) in "FW" else 1 for character in text)
 
 
@@ -120,8 +120,8 @@ def _comment_lines(record: GameRecord, ply: int) -> list[str]:
 
 
 def _hand(hands: Hands, side: Side) -> str:
-    men = [KANJI[kind] + (_kanji_number(count) if count > 1 else "") for kind, count in held(hands, side)]
-    return "　".join(men) or "なし"
+    pieces = [KANJI[kind] + (_kanji_number(count) if count > 1 else "") for kind, count in held(hands, side)]
+    return "　".join(pieces) or "なし"
 
 
 def _kanji_number(number: int) -> str:

@@ -1,8 +1,7 @@
-"""Moves in the notations of the Shogi world: USI, CSA and Japanese, to actions and back.
+"""Moves in USI, CSA and Japanese notation, to actions and back.
 
-An action is `27 kinds × 81 destinations` in the mover's view; which man it moves depends on the
-board: the nearest one against its direction. Only geometry is asked here. Whether a move is legal,
-the rules know.
+An action is one of `27 kinds × 81 destinations` in the mover's view; it moves the nearest piece in the
+opposite direction. These functions check the geometry only, not whether a move is legal.
 """
 
 import operator
@@ -22,7 +21,7 @@ from senju.games.shogi.layout import (
     PROMOTED,
     PROMOTING,
 )
-from senju.games.shogi.men import (
+from senju.games.shogi.pieces import (
     CSA_CODES,
     DIRECTIONS,
     KANJI,
@@ -31,13 +30,13 @@ from senju.games.shogi.men import (
     SIDE_NAMES,
     SYMBOLS,
     Board,
-    Kind,
+    PieceType,
     Side,
     Square,
     in_view,
-    kind_of,
-    man_on,
     nearest_before,
+    piece_on,
+    piece_type,
     side_of,
     square_name,
     squares_before,
@@ -45,25 +44,25 @@ from senju.games.shogi.men import (
 
 _USI_MOVE = re.compile(r"([1-9][a-i])([1-9][a-i])(\+?)")
 _USI_DROP = re.compile(r"([PLNSGBR])\*([1-9][a-i])")
-_KANJI_NAMES = {PRO_LANCE: "成香", PRO_KNIGHT: "成桂", PRO_SILVER: "成銀"}  # where there is room for two
+_KANJI_NAMES = {PRO_LANCE: "成香", PRO_KNIGHT: "成桂", PRO_SILVER: "成銀"}  # two characters, as in KIF
 
 
 class NotationError(IllegalActionError):
-    """A text is no move, a number no action, or no man stands where it would have to come from."""
+    """A text is not a move, a number is not an action, or there is no piece to move."""
 
 
 class Move(NamedTuple):
     """One move, with squares in Black's view."""
 
     side: Side
-    kind: Kind  # of the man, before it promotes
+    kind: PieceType  # of the piece, before it promotes
     source: Square | None  # None for a drop
     target: Square
     promotes: bool
 
 
 def action_number(action: SupportsIndex) -> int:
-    """An action as Python's own number, in range or not.
+    """An action as a Python int, in range or not.
 
     >>> action_number(True)
     1
@@ -72,7 +71,7 @@ def action_number(action: SupportsIndex) -> int:
         return operator.index(action)
     except TypeError:
         raise NotationError(
-            f"{reprlib.repr(action)} is no action; expected a whole number, got {type(action).__name__}"
+            f"{reprlib.repr(action)} is not an action; expected a whole number, got {type(action).__name__}"
         ) from None
 
 
@@ -84,19 +83,19 @@ def split_action(action: int) -> tuple[int, Square]:
     """
     action = action_number(action)
     if not 0 <= action < NUM_ACTIONS:
-        raise NotationError(f"{reprlib.repr(action)} is no action; actions are 0 to {NUM_ACTIONS - 1}")
+        raise NotationError(f"{reprlib.repr(action)} is not an action; expected 0 to {NUM_ACTIONS - 1}")
     return divmod(action, NUM_SQUARES)
 
 
 def parse_square(name: str) -> Square:
-    """The square that a name means.
+    """The square with this name.
 
     >>> parse_square("7g")
     60
     """
     if not isinstance(name, str) or not re.fullmatch("[1-9][a-i]", name):
         raise NotationError(
-            f"{reprlib.repr(name)} is no square; expected a file 1 to 9 and a rank a to i, such as 7g"
+            f"{reprlib.repr(name)} is not a square; expected a file 1 to 9 and a rank a to i, such as 7g"
         )
     return 9 * (int(name[0]) - 1) + RANKS.index(name[1])
 
@@ -109,16 +108,16 @@ def move_of_action(board: Board, side: Side, action: int) -> Move:
         return Move(side, HAND_KINDS[kind - DROPPING], None, target, promotes=False)
     nearest = nearest_before(board, target, kind % PROMOTING, side)
     if nearest is None or side_of(board[nearest[0]]) != side:
-        there = "nobody stands" if nearest is None else f"{man_on(board, nearest[0])} stands"
+        found = "no piece" if nearest is None else piece_on(board, nearest[0])
         raise NotationError(
-            f"action {action} moves no man of {SIDE_NAMES[side]} to {square_name(target)}: "
-            f"{there} where it would start"
+            f"action {action} moves a piece of {SIDE_NAMES[side]} to {square_name(target)}; "
+            f"there is {found} to move"
         )
-    return Move(side, kind_of(board[nearest[0]]), nearest[0], target, promotes=kind >= PROMOTING)
+    return Move(side, piece_type(board[nearest[0]]), nearest[0], target, promotes=kind >= PROMOTING)
 
 
 def action_of_move(board: Board, move: Move) -> int:
-    """The action that a move is on this board; the way back from `move_of_action`."""
+    """The action of a move on this board; the inverse of `move_of_action`."""
     seen = in_view(move.target, move.side)
     if move.source is None:
         return (DROPPING + HAND_KINDS.index(move.kind)) * NUM_SQUARES + seen
@@ -127,11 +126,11 @@ def action_of_move(board: Board, move: Move) -> int:
         if move.source in line:
             between = [square for square in line[: line.index(move.source)] if board[square]]
             if between:
-                raise NotationError(f"{usi_of_move(move)!r}: {man_on(board, between[-1])} stands in between")
+                raise NotationError(f"{usi_of_move(move)!r}: {piece_on(board, between[-1])} is in the way")
             return (direction + PROMOTING * move.promotes) * NUM_SQUARES + seen
     raise NotationError(
-        f"{usi_of_move(move)!r}: no man moves so; {square_name(move.target)} lies on no line "
-        f"and no knight's jump of {SIDE_NAMES[move.side]} from {square_name(move.source)}"
+        f"{usi_of_move(move)!r}: no piece of {SIDE_NAMES[move.side]} can move from "
+        f"{square_name(move.source)} to {square_name(move.target)}, along a line or as a knight"
     )
 
 
@@ -147,7 +146,7 @@ def usi_of_move(move: Move) -> str:
 
 
 def move_of_usi(board: Board, side: Side, text: str) -> Move:
-    """The move that a USI text means on this board, if this side has a man there to move."""
+    """The move of a USI text on this board."""
     if not isinstance(text, str):
         raise not_usi(text)
     if drop := _USI_DROP.fullmatch(text):
@@ -157,21 +156,21 @@ def move_of_usi(board: Board, side: Side, text: str) -> Move:
         raise not_usi(text)
     source, target = parse_square(parts[1]), parse_square(parts[2])
     if not board[source]:
-        raise NotationError(f"{text!r}: nobody stands on {parts[1]}")
+        raise NotationError(f"{text!r}: there is no piece on {parts[1]}")
     if side_of(board[source]) != side:
-        raise NotationError(f"{text!r} moves {man_on(board, source)}, and {SIDE_NAMES[side]} is to move")
-    return Move(side, kind_of(board[source]), source, target, promotes=parts[3] == "+")
+        raise NotationError(f"{text!r} moves {piece_on(board, source)}, but {SIDE_NAMES[side]} is to move")
+    return Move(side, piece_type(board[source]), source, target, promotes=parts[3] == "+")
 
 
 def not_usi(text: object) -> NotationError:
-    """The error to raise for what is no move in USI."""
+    """The error for a text that is not a USI move."""
     shown = text[:40] + "…" if isinstance(text, str) and len(text) > 40 else text
     shown = repr(shown) if isinstance(shown, str) else reprlib.repr(shown)
-    return NotationError(f"{shown} is no move in USI; expected one such as 7g7f, 8h2b+ or P*5e")
+    return NotationError(f"{shown} is not a USI move; expected one such as 7g7f, 8h2b+ or P*5e")
 
 
 def usi_of_action(board: Board, side: Side, action: int) -> str:
-    """What USI calls an action on this board.
+    """An action on this board in USI.
 
     >>> from senju.games.shogi.sfen import parse_sfen
     >>> usi_of_action(parse_sfen("startpos").board, 0, 59), usi_of_action(parse_sfen("startpos").board, 1, 59)
@@ -181,7 +180,7 @@ def usi_of_action(board: Board, side: Side, action: int) -> str:
 
 
 def action_of_usi(board: Board, side: Side, text: str) -> int:
-    """The action that a USI text means on this board.
+    """The action of a USI text on this board.
 
     >>> from senju.games.shogi.sfen import parse_sfen
     >>> action_of_usi(parse_sfen("startpos").board, 1, "3c3d")
@@ -191,7 +190,7 @@ def action_of_usi(board: Board, side: Side, text: str) -> int:
 
 
 def csa_of_move(move: Move) -> str:
-    """A move in CSA: whose, from where (00: from the hand), to where, and what it is there.
+    """A move in CSA: side, source (00: from the hand), target, and the piece after the move.
 
     >>> csa_of_move(Move(side=0, kind=6, source=70, target=10, promotes=True))
     '+8822UM'
@@ -202,12 +201,12 @@ def csa_of_move(move: Move) -> str:
 
 
 def square_digits(square: Square) -> str:
-    """A square in CSA and in KIF's brackets: its file and its rank as digits."""
+    """A square in CSA, and in KIF's brackets: its file and its rank as digits."""
     return f"{square // 9 + 1}{square % 9 + 1}"
 
 
 def kif_of_move(move: Move, previous_target: Square | None = None) -> str:
-    """A move in Japanese, as KIF writes it; 同 where it takes on the square of the move before.
+    """A move in Japanese, as in KIF; 同 if it captures on the square of the move before.
 
     >>> kif_of_move(Move(side=0, kind=1, source=60, target=59, promotes=False))
     '７六歩(77)'

@@ -1,4 +1,4 @@
-"""One position with its history, for people and engines."""
+"""One position with its history, for interactive use and for engines."""
 
 import copy
 import reprlib
@@ -20,7 +20,7 @@ MAX_DEPTH = 64  # of `perft`; ten plies would take years
 
 
 class Position:
-    """A board, both hands, the side to move, and all positions since the one it was made from.
+    """A board, both hands, the side to move, and all positions since the first one.
 
     >>> position = Position()
     >>> position.push_usi("7g7f")
@@ -41,7 +41,7 @@ class Position:
         if game is not None and not isinstance(game, Shogi):
             raise ConfigError(f"game={reprlib.repr(game)}: expected a Shogi, got {type(game).__name__}")
         if game is not None and (max_plies is not None or declaration is not None):
-            raise ConfigError("give a game, which has its own rules, or max_plies and declaration, not both")
+            raise ConfigError("pass either a game, which has its own rules, or max_plies and declaration")
         rules = {"max_plies": max_plies, "declaration": declaration}
         given = {name: value for name, value in rules.items() if value is not None}
         self.game = game or Shogi(validated(ShogiConfig, given))
@@ -50,18 +50,18 @@ class Position:
         self.game.place(self.states, placement._replace(side=1 - placement.side))
         if self.is_check:
             who, other = ("Black", "White") if placement.side == 0 else ("White", "Black")
-            raise SfenError(f"{sfen!r}: {who} is to move and could take {other}'s king")
+            raise SfenError(f"{sfen!r}: {who} is to move and could capture {other}'s king")
         self.game.place(self.states, placement)
         self.first_number = placement.number
 
     @property
     def state(self) -> np.void:
-        """The record of this position, as games keep it."""
+        """The state record of this position."""
         return self.states[0]  # type: ignore[no-any-return]  # numpy leaves the scalar's type open
 
     @property
     def side(self) -> int:
-        """Who is to move: 0 Black, 1 White."""
+        """The side to move: 0 Black, 1 White."""
         return int(self.states["side"][0])
 
     @property
@@ -81,39 +81,39 @@ class Position:
 
     @property
     def can_declare(self) -> bool:
-        """Whether the side to move may declare that its king has entered."""
+        """Whether the side to move may declare a win by entering king."""
         return self.ending is Ending.DECLARATION
 
     def legal_actions(self) -> list[int]:
-        """The side's legal moves as action indices; what ended the game otherwise does not matter."""
+        """The legal moves as actions, also after repetition, a declaration or the limit of plies."""
         allowed = unpack_legal(self.states["legal"][0], self.game.num_actions)
         return np.flatnonzero(allowed).tolist()
 
     def legal_moves(self) -> list[str]:
-        """The side's legal moves in USI's letters."""
+        """The legal moves in USI."""
         return [self.usi(action) for action in self.legal_actions()]
 
     def usi(self, action: int) -> str:
-        """An action of this position in USI's letters."""
+        """An action of this position in USI."""
         return usi_of_action(self.states["board"][0], self.side, action)
 
     def action(self, usi: str) -> int:
-        """The legal action that a move in USI's letters means."""
+        """The action of a legal move in USI."""
         action = action_of_usi(self.states["board"][0], self.side, usi)
         self._require_legal(action)
         return action
 
     def push_usi(self, usi: str) -> None:
-        """Play a move in USI's letters."""
+        """Play a move in USI."""
         self.push(self.action(usi))
 
     def push(self, action: int) -> None:
-        """Play a legal move, also where repetition or a declaration has ended the game."""
+        """Play a legal move, also after repetition or a declaration."""
         action = action_number(action)
         self._require_legal(action)
         if self.ply >= self.states["hashes"].shape[1] - 1:
             raise IllegalActionError(
-                f"shogi: {self.ply} moves are all this position can hold; make it with a larger max_plies"
+                f"shogi: this position holds at most {self.ply} moves; create it with a larger max_plies"
             )
         self.states["ending"] = Ending.RUNNING
         self.game.step(self.states, np.array([[action]], np.int32), self.game.new_outcomes(1))
@@ -123,7 +123,7 @@ class Position:
             raise IllegalActionError(f"shogi: {explain_action(self.state, action)}")
 
     def perft(self, depth: int) -> int:
-        """How many lines of `depth` moves there are; what ends games otherwise than by mate is not looked at.
+        """The number of move sequences of length `depth`; only mate ends a sequence.
 
         >>> [Position().perft(depth) for depth in (1, 2, 3)]
         [30, 900, 25470]

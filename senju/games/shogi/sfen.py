@@ -1,4 +1,4 @@
-"""Positions as SFEN: the board, the side to move, the hands and the move's number in one line."""
+"""Positions as SFEN: the board, the side to move, the hands and the move number in one line."""
 
 import reprlib
 from typing import NamedTuple, NoReturn
@@ -7,7 +7,7 @@ import numpy as np
 
 from senju.errors import SenjuError
 from senju.games.shogi.layout import HAND_KINDS, KING, NUM_OF_KIND, OF_WHITE, PAWN, START_SFEN, UNPROMOTED
-from senju.games.shogi.men import (
+from senju.games.shogi.pieces import (
     NAMES,
     RANKS,
     SIDE_NAMES,
@@ -15,8 +15,8 @@ from senju.games.shogi.men import (
     Board,
     Hands,
     could_move_on,
-    kind_of,
-    man_on,
+    piece_on,
+    piece_type,
     side_of,
     square_name,
 )
@@ -24,18 +24,18 @@ from senju.games.shogi.men import (
 MAX_NUMBER = 999_999  # of a move
 MAX_LETTERS = 1000  # of a text; a full board, full hands and a number take about 200
 
-_HAND_ORDER = tuple(reversed(HAND_KINDS))  # as everybody writes it: R B G S N L P
-_MEN = {letter: kind for kind, letter in enumerate(SYMBOLS) if kind} | {
+_HAND_ORDER = tuple(reversed(HAND_KINDS))  # the usual order: R B G S N L P
+_PIECES = {letter: kind for kind, letter in enumerate(SYMBOLS) if kind} | {
     letter.lower(): kind | OF_WHITE for kind, letter in enumerate(SYMBOLS) if kind
 }
 
 
 class SfenError(SenjuError, ValueError):
-    """A text is no SFEN, or the position it describes cannot stand on a board."""
+    """A text is not an SFEN, or its position is impossible."""
 
 
 class Placement(NamedTuple):
-    """What an SFEN says."""
+    """The content of an SFEN."""
 
     board: Board  # [81]
     hands: Hands  # [side, P L N S G B R]
@@ -44,9 +44,9 @@ class Placement(NamedTuple):
 
 
 def parse_sfen(text: str) -> Placement:
-    """Read an SFEN (or `startpos`); the move's number may be missing.
+    """Read an SFEN (or `startpos`); the move number may be missing.
 
-    Whether the king of the side that is not to move could be taken is left to `Position`.
+    `Position` checks that the king of the side not to move is not in check.
 
     >>> parse_sfen("startpos").board[:9].tolist()
     [18, 0, 17, 0, 0, 0, 1, 0, 2]
@@ -54,12 +54,12 @@ def parse_sfen(text: str) -> Placement:
     [[2, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 1]]
     """
     if not isinstance(text, str):
-        raise SfenError(f"SFEN {reprlib.repr(text)}: expected a text, got {type(text).__name__}")
+        raise SfenError(f"SFEN {reprlib.repr(text)}: expected text, got {type(text).__name__}")
     if len(text) > MAX_LETTERS:
         _refuse(text, f"it has {len(text)} letters; expected at most {MAX_LETTERS}")
     fields = START_SFEN.split() if text.strip() == "startpos" else text.split()
     if not 3 <= len(fields) <= 4:
-        _refuse(text, f"it has {len(fields)} fields; expected board, side, hands and the move's number")
+        _refuse(text, f"it has {len(fields)} fields; expected board, side, hands and move number")
     number = fields[3] if len(fields) == 4 else "1"
     placement = Placement(
         _parse_board(text, fields[0]),
@@ -74,7 +74,7 @@ def parse_sfen(text: str) -> Placement:
 
 
 def format_sfen(board: Board, hands: Hands, side: int, number: int = 1) -> str:
-    """A position as SFEN, in the one way that everybody writes it.
+    """A position as SFEN, in its usual form.
 
     >>> placement = parse_sfen("startpos")
     >>> format_sfen(*placement) == START_SFEN
@@ -86,15 +86,17 @@ def format_sfen(board: Board, hands: Hands, side: int, number: int = 1) -> str:
 
 
 def _require_placement(board: Board, hands: Hands, side: int, number: int) -> None:
-    """Refuse what is no board, no hands, no side or no number; whether the men are right is not asked."""
-    for name, men, shape, most in (
+    """Refuse arguments of the wrong type, shape or range; the position itself is not checked."""
+    for name, pieces, shape, most in (
         ("board", board, (81,), OF_WHITE | (len(SYMBOLS) - 1)),
         ("hands", hands, (2, len(HAND_KINDS)), max(NUM_OF_KIND.values())),
     ):
-        if not isinstance(men, np.ndarray) or men.shape != shape or men.dtype.kind not in "iu":
-            raise SfenError(f"{name}: expected whole numbers of shape {shape}, got {reprlib.repr(men)}")
-        if men.min() < 0 or men.max() > most:
-            raise SfenError(f"{name}: expected numbers from 0 to {most}, got {men.min()} to {men.max()}")
+        if not isinstance(pieces, np.ndarray) or pieces.shape != shape or pieces.dtype.kind not in "iu":
+            raise SfenError(f"{name}: expected whole numbers of shape {shape}, got {reprlib.repr(pieces)}")
+        if pieces.min() < 0 or pieces.max() > most:
+            raise SfenError(
+                f"{name}: expected numbers from 0 to {most}, got {pieces.min()} to {pieces.max()}"
+            )
     if not isinstance(side, int | np.integer) or side not in (0, 1):
         raise SfenError(f"side={reprlib.repr(side)}: expected 0 (Black) or 1 (White)")
     if not isinstance(number, int | np.integer) or number < 1:
@@ -102,8 +104,8 @@ def _require_placement(board: Board, hands: Hands, side: int, number: int) -> No
 
 
 def find_fault(board: Board, hands: Hands) -> str | None:
-    """What no position may have: a king too few or too many, extra men, stuck men, doubled pawns."""
-    return _find_wrong_count(board, hands) or _find_stuck_man(board) or _find_doubled_pawns(board)
+    """Why a position is impossible: a wrong number of kings or pieces, stuck pieces, doubled pawns."""
+    return _find_wrong_count(board, hands) or _find_stuck_piece(board) or _find_doubled_pawns(board)
 
 
 def _parse_board(text: str, field: str) -> Board:
@@ -112,33 +114,33 @@ def _parse_board(text: str, field: str) -> Board:
         _refuse(text, f"the board {field!r} has {len(ranks)} ranks; expected 9, with '/' between them")
     board = np.zeros(81, np.uint8)
     for rank, squares in enumerate(ranks):
-        men = _parse_rank(text, squares, f"rank {RANKS[rank]} {squares!r}")
-        board[rank::9] = men[::-1]  # written from file 9 to file 1
+        pieces = _parse_rank(text, squares, f"rank {RANKS[rank]} {squares!r}")
+        board[rank::9] = pieces[::-1]  # written from file 9 to file 1
     return board
 
 
 def _parse_rank(text: str, squares: str, where: str) -> list[int]:
-    men: list[int] = []
+    pieces: list[int] = []
     promotes = ""
     for letter in squares:
         if letter == "+" and not promotes:
             promotes = "+"
         elif letter in "123456789" and not promotes:
-            men += [0] * int(letter)
-        elif promotes + letter in _MEN:
-            men.append(_MEN[promotes + letter])
+            pieces += [0] * int(letter)
+        elif promotes + letter in _PIECES:
+            pieces.append(_PIECES[promotes + letter])
             promotes = ""
-        elif promotes and letter in _MEN:
-            _refuse(text, f"{where}: '+{letter}': a {NAMES[kind_of(_MEN[letter])]} cannot be promoted")
+        elif promotes and letter in _PIECES:
+            _refuse(text, f"{where}: '+{letter}': a {NAMES[piece_type(_PIECES[letter])]} cannot be promoted")
         elif promotes:
             _refuse(text, f"{where}: '+{letter}': after '+' comes one of P L N S B R")
         else:
-            _refuse(text, f"{where}: {letter!r} is no man; expected K R B G S N L P, '+' or 1 to 9")
+            _refuse(text, f"{where}: {letter!r} is not a piece; expected K R B G S N L P, '+' or 1 to 9")
     if promotes:
-        _refuse(text, f"{where}: it ends with '+', and no man follows")
-    if len(men) != 9:
-        _refuse(text, f"{where} has {len(men)} squares; expected 9")
-    return men
+        _refuse(text, f"{where}: no piece follows the last '+'")
+    if len(pieces) != 9:
+        _refuse(text, f"{where} has {len(pieces)} squares; expected 9")
+    return pieces
 
 
 def _parse_side(text: str, field: str) -> int:
@@ -156,37 +158,37 @@ def _parse_hands(text: str, field: str) -> Hands:
         if letter in "0123456789":
             count += letter
             continue
-        man = _MEN.get(letter, 0)
-        if kind_of(man) not in HAND_KINDS:
+        piece = _PIECES.get(letter, 0)
+        if piece_type(piece) not in HAND_KINDS:
             _refuse(text, f"hands {field!r}: {letter!r} cannot be in hand; expected '-' or R B G S N L P")
-        place = (side_of(man), HAND_KINDS.index(kind_of(man)))
+        place = (side_of(piece), HAND_KINDS.index(piece_type(piece)))
         if hands[place]:
-            _refuse(text, f"hands {field!r}: {letter!r} stands there twice")
-        limit = NUM_OF_KIND[kind_of(man)]
+            _refuse(text, f"hands {field!r}: {letter!r} occurs twice")
+        limit = NUM_OF_KIND[piece_type(piece)]
         if count and not (count[0] != "0" and len(count) <= 2 and int(count) <= limit):
             _refuse(text, f"hands {field!r}: '{count}{letter}': expected a count from 1 to {limit}")
         hands[place] = int(count or "1")
         count = ""
     if count:
-        _refuse(text, f"hands {field!r}: no man follows the count {count}")
+        _refuse(text, f"hands {field!r}: no piece follows the count {count}")
     return hands
 
 
 def _parse_number(text: str, field: str) -> int:
     is_number = field.isascii() and field.isdigit() and len(field) <= len(str(MAX_NUMBER))
     if not is_number or int(field) == 0:
-        _refuse(text, f"the move's number is {field!r}; expected 1 to {MAX_NUMBER}")
+        _refuse(text, f"the move number is {field!r}; expected 1 to {MAX_NUMBER}")
     return int(field)
 
 
 def _find_wrong_count(board: Board, hands: Hands) -> str | None:
-    men = [int(man) for man in board if man]
+    pieces = [int(piece) for piece in board if piece]
     for side in (0, 1):
-        num_kings = men.count(KING | OF_WHITE * side)
+        num_kings = pieces.count(KING | OF_WHITE * side)
         if num_kings != 1:
             found = "no king" if num_kings == 0 else f"{num_kings} kings"
             return f"{SIDE_NAMES[side]} has {found}; expected exactly one"
-    kinds = [UNPROMOTED.get(kind_of(man), kind_of(man)) for man in men]
+    kinds = [UNPROMOTED.get(piece_type(piece), piece_type(piece)) for piece in pieces]
     for kind in HAND_KINDS:
         on_board, in_hand = kinds.count(kind), int(hands[:, HAND_KINDS.index(kind)].sum())
         if on_board + in_hand > NUM_OF_KIND[kind]:
@@ -195,10 +197,10 @@ def _find_wrong_count(board: Board, hands: Hands) -> str | None:
     return None
 
 
-def _find_stuck_man(board: Board) -> str | None:
+def _find_stuck_piece(board: Board) -> str | None:
     for square in np.flatnonzero(board).tolist():
-        if not could_move_on(kind_of(board[square]), square, side_of(board[square])):
-            return f"{man_on(board, square)} could never move"
+        if not could_move_on(piece_type(board[square]), square, side_of(board[square])):
+            return f"{piece_on(board, square)} could never move"
     return None
 
 
@@ -212,12 +214,12 @@ def _find_doubled_pawns(board: Board) -> str | None:
     return None
 
 
-def _format_rank(men: list[int]) -> str:
+def _format_rank(pieces: list[int]) -> str:
     squares = ""
-    for man in men:
-        if man:
-            letter = SYMBOLS[kind_of(man)]
-            squares += letter.lower() if side_of(man) else letter
+    for piece in pieces:
+        if piece:
+            letter = SYMBOLS[piece_type(piece)]
+            squares += letter.lower() if side_of(piece) else letter
         elif squares[-1:].isdigit():
             squares = squares[:-1] + str(int(squares[-1]) + 1)
         else:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from senju.games.gridworld import Action, Beam, Gridworld, Kind, Rules, View
+from senju.games.gridworld import Action, Beam, CellKind, Gridworld, View, WorldRules
 from tests.games.gridworld.playing import Played, planes, play, step, world
 
 
@@ -12,17 +12,17 @@ class Range(Gridworld):
     name = "range"
     num_agents = 1
 
-    def rules(self, config: object) -> Rules:
+    def rules(self, config: object) -> WorldRules:
         wash = {"dirt": "floor"}
-        return Rules(
+        return WorldRules(
             num_agents=self.num_agents,
             max_turns=10,
             map="d" * 7 + "\n" + "\n".join(["_" * 7] * 6),
             kinds=(
-                Kind("wall", "#", "#000000", is_passable=False, stops_beams=True),
-                Kind("dirt", "d", "#553300"),
-                Kind("floor", "_", "#cccccc"),
-                Kind("glass", "g", "#aaffff", is_passable=False),
+                CellKind("wall", "#", "#000000", is_passable=False, stops_beams=True),
+                CellKind("dirt", "d", "#553300"),
+                CellKind("floor", "_", "#cccccc"),
+                CellKind("glass", "g", "#aaffff", is_passable=False),
             ),
             actions=(
                 Action("wash", beam="water"),

@@ -1,6 +1,5 @@
 """Worlds as text, read back, as SVG and as films."""
 
-import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -57,27 +56,27 @@ def test_many_agents_have_symbols_of_their_own() -> None:
 
 
 BAD_BOARDS = {
-    "too few lines": ("#####\n#01.#", "expected a map of 4 lines of 5 letters, got lines of 5, 5"),
-    "unequal lines": (TAGGED.replace("#...#", "#..#"), "got lines of 5, 5, 4, 5"),
-    "unknown letter": (TAGGED.replace("#...#", "#.?.#"), "'?' in line 3, column 3 stands for nothing"),
-    "no agent": (TAGGED.replace("#0.1#", "#..1#"), "expected each of the agents 0 1 once, found 1"),
-    "agent twice": (TAGGED.replace("#...#", "#.1.#"), "found 0 1 1"),
-    "unknown note": (f"{TAGGED}\nhello", "cannot read 'hello'"),
-    "unknown agent": (f"{TAGGED}\n7 faces up", "cannot read '7 faces up'"),
-    "unknown kind": (f"{TAGGED}\n0 faces up, on lava", "'lava' is no kind of this world"),
-    "late turn": (TAGGED.replace("turn 7", "turn 21"), "'turn 21 of 20': there are at most 20 turns"),
+    "too few lines": ("#####\n#01.#", "4 lines of 5 letters.* 5, 5$"),
+    "unequal lines": (TAGGED.replace("#...#", "#..#"), "5, 5, 4, 5"),
+    "unknown letter": (TAGGED.replace("#...#", "#.?.#"), r"'\?' in line 3, column 3"),
+    "no agent": (TAGGED.replace("#0.1#", "#..1#"), "agents 0 1 once.* 1$"),
+    "agent twice": (TAGGED.replace("#...#", "#.1.#"), "0 1 1$"),
+    "unknown note": (f"{TAGGED}\nhello", "'hello'"),
+    "unknown agent": (f"{TAGGED}\n7 faces up", "'7 faces up'"),
+    "unknown kind": (f"{TAGGED}\n0 faces up, on lava", "'lava'"),
+    "late turn": (TAGGED.replace("turn 7", "turn 21"), "'turn 21 of 20'.*20 turns"),
 }
 
 
 @pytest.mark.parametrize(("text", "expected"), BAD_BOARDS.values(), ids=BAD_BOARDS)
 def test_boards_that_cannot_be_read_are_refused(text: str, expected: str) -> None:
-    with pytest.raises(IllegalPositionError, match=re.escape(expected)):
+    with pytest.raises(IllegalPositionError, match=expected):
         world("tag", **SMALL_TAG).parse(text)
 
 
-def test_marks_are_refused_where_nobody_is_ever_it() -> None:
+def test_marks_are_refused_in_worlds_without_tag() -> None:
     game = world("treasure_hunt", num_agents=1, height=3, width=3)
-    with pytest.raises(IllegalPositionError, match="nobody is ever it in this world"):
+    with pytest.raises(IllegalPositionError, match="0 faces up, is it"):
         game.parse("###\n#0#\n###\n0 faces up, is it")
 
 
@@ -138,7 +137,7 @@ def test_film_shows_where_agents_face(facing: str, inked: tuple[int, int]) -> No
 
 def test_films_of_nothing_and_of_tiny_cells_are_refused(tmp_path: Path) -> None:
     game = world("tag")
-    with pytest.raises(ConfigError, match="tag: a film needs at least one state"):
+    with pytest.raises(ConfigError, match="tag: states"):
         write_gif(game, [], tmp_path / "no.gif")
-    with pytest.raises(ConfigError, match="cell=4: at least 5 pixels"):
+    with pytest.raises(ConfigError, match=r"cell=4.*5 pixels"):
         write_gif(game, game.new_games(1), tmp_path / "no.gif", cell=4)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from senju.games.gridworld import MOVES, NOTHING, Action, Gridworld, Kind, Rules, View
+from senju.games.gridworld import MOVES, NOTHING, Action, CellKind, Gridworld, View, WorldRules
 from tests.games.gridworld.playing import Played, drawn, play, step, world
 
 QUIET = {"spawn_probability": 0.0}  # nothing appears: only the agents change the board
@@ -58,7 +58,7 @@ def test_walking_into_an_agent_costs_nothing_and_turns_the_agent() -> None:
 
 
 def test_of_two_agents_that_want_one_cell_the_lower_seat_gets_it() -> None:
-    """Both orders: whoever has the lower seat, from whichever side it comes."""
+    """Both orders: the agent with the lower seat comes from either side."""
     played = hunt("#####\n#0g1#\n#####", "right", "left")
     assert (played.board, played.rewards) == ("#####\n#.01#\n#####", [10.0, 0.0])
     played = hunt("#####\n#1g0#\n#####", "left", "right")
@@ -80,15 +80,15 @@ class Odd(Gridworld):
 
     name = "odd"
 
-    def rules(self, config: object) -> Rules:
-        return Rules(
+    def rules(self, config: object) -> WorldRules:
+        return WorldRules(
             num_agents=1,
             max_turns=10,
             map=("~0.t\n~...".replace("0", "."), "....\n.n.."),
             kinds=(
-                Kind("water", "~", "#0000ff", value=0.5),
-                Kind("tree", "t", "#00ff00", value=3.0, is_passable=False),
-                Kind("nut", "n", "#aa5500", value=2.0, leaves=NOTHING, layer=1),
+                CellKind("water", "~", "#0000ff", value=0.5),
+                CellKind("tree", "t", "#00ff00", value=3.0, is_passable=False),
+                CellKind("nut", "n", "#aa5500", value=2.0, leaves=NOTHING, layer=1),
             ),
             actions=(*MOVES, Action("wait")),
             start_on=(NOTHING, "water"),

@@ -22,7 +22,7 @@ def marked(game_options: dict[str, int], board: str, *actions: str) -> list[int]
     ],
 )
 def test_it_tags_the_first_neighbour_down_right_up_left(board: str, actions: str, tagged: int) -> None:
-    """Everybody walks into a wall or into somebody, and so stays."""
+    """All agents walk into a wall or into another agent, and so stay."""
     assert marked({"num_agents": 5}, f"{board}\n0 faces up, is it", *actions.split()) == [tagged]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from senju.errors import ConfigError
-from senju.games.gridworld import NOTHING, Gridworld, Kind, Rules, Scatter, Share, Spawn, View
+from senju.games.gridworld import NOTHING, CellKind, Gridworld, Scatter, Share, Spawn, View, WorldRules
 from senju.kernels import below, random_word, unit_interval
 from tests.games.gridworld.playing import play, step, world
 
@@ -18,16 +18,16 @@ class Garden(Gridworld):
     map = "....\n...."
     num_agents = 1
 
-    def rules(self, config: object) -> Rules:
-        return Rules(
+    def rules(self, config: object) -> WorldRules:
+        return WorldRules(
             num_agents=self.num_agents,
             max_turns=1000,
             map=self.map,
             kinds=(
-                Kind("weed", "w", "#00aa00"),
-                Kind("rose", "r", "#aa0000", leaves=NOTHING),
-                Kind("rock", "o", "#777777", is_passable=False),
-                Kind("bee", "b", "#eeee00", layer=1),
+                CellKind("weed", "w", "#00aa00"),
+                CellKind("rose", "r", "#aa0000", leaves=NOTHING),
+                CellKind("rock", "o", "#777777", is_passable=False),
+                CellKind("bee", "b", "#eeee00", layer=1),
             ),
             spawns=self.spawns,
             scatters=self.scatters,
@@ -162,12 +162,12 @@ def test_later_scatters_see_the_earlier_ones() -> None:
     scatters = (Scatter("weed", 3), Scatter("rose", 3, onto="weed"), Scatter("rock", 4))
     grid = garden(scatters=scatters).new_games(5)["grid"][:, 0]
     assert [(grid == kind).sum(axis=(1, 2)).tolist() for kind in (1, 2, 3)] == [[0] * 5, [3] * 5, [4] * 5]
-    with pytest.raises(ConfigError, match="scattering rock: count=6, but the map has 5 cells of nothing"):
+    with pytest.raises(ConfigError, match=r"rock: count=6.* 5 cells of nothing"):
         garden(scatters=(*scatters[:2], Scatter("rock", 6)))
 
 
 def test_nobody_starts_in_what_was_scattered_in_the_way() -> None:
     for state in garden(scatters=(Scatter("rock", 7),)).new_games(50):
         assert state["grid"][0, state["y"][0], state["x"][0]] == 0
-    with pytest.raises(ConfigError, match="has 0 free cells for agents to start on, num_agents=1 do not fit"):
+    with pytest.raises(ConfigError, match=r"0 free cells.*num_agents=1"):
         garden(scatters=(Scatter("rock", 8),))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from senju.games.gridworld import Gridworld, Kind, Rules, View
+from senju.games.gridworld import CellKind, Gridworld, View, WorldRules
 from senju.kernels import unpack_legal
 from tests.games.gridworld.playing import planes, world
 
@@ -80,14 +80,14 @@ class Fog(Gridworld):
     name = "fog"
     outside: str | None = None
 
-    def rules(self, config: object) -> Rules:
+    def rules(self, config: object) -> WorldRules:
         kinds = (
-            Kind("mine", "m", "#000000", value=-1.0, is_visible=False),
-            Kind("flag", "f", "#ff0000", layer=1),
-            Kind("post", "p", "#ff0000", layer=1),
+            CellKind("mine", "m", "#000000", value=-1.0, is_visible=False),
+            CellKind("flag", "f", "#ff0000", layer=1),
+            CellKind("post", "p", "#ff0000", layer=1),
         )
         over = (".m.\n...", ".f.\n..p")
-        return Rules(1, 5, over, kinds, view=View(1, outside=self.outside), start_on=("mine",))
+        return WorldRules(1, 5, over, kinds, view=View(1, outside=self.outside), start_on=("mine",))
 
 
 def test_kinds_that_are_not_visible_have_no_plane() -> None:

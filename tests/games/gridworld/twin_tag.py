@@ -1,4 +1,4 @@
-"""Tag in plain Python: whoever is not "it" gets something each turn."""
+"""Tag in plain Python: agents that are not "it" get a reward each turn."""
 
 from tests.games.gridworld.twin_world import (
     DOWN,

@@ -4,7 +4,7 @@ from tests.games.gridworld.twin_world import NOTHING, SPAWN, STEPS, WALL, WHICH,
 
 
 class TwinTreasureHunt(TwinWorld):
-    """Each empty cell may turn into something; whoever walks into it takes its value and its place."""
+    """Each empty cell may turn into a thing; an agent that walks onto it takes it and gets its value."""
 
     kinds = (NOTHING, WALL, "gem", "food", "bone")
     visible = (WALL, "gem", "food", "bone", "agent")

@@ -150,7 +150,7 @@ class TwinWorld:
         return agent.y - self.radius, agent.x - self.radius, side, side
 
     def own_cell(self, agent: Agent) -> Planes:
-        """Where the whole map is seen, the agent has to be told which one it is."""
+        """If the view is the whole map, a plane shows the agent itself."""
         if self.radius is not None:
             return []
         plane = blank(self.height, self.width)

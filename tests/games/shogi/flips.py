@@ -4,7 +4,7 @@ import re
 
 
 def flip_sfen(sfen: str) -> str:
-    """Black's men become White's, on the squares opposite; Black's hand comes first as before.
+    """Black's pieces become White's, on the squares opposite; Black's hand comes first as before.
 
     >>> flip_sfen("4k4/9/9/9/9/9/4+P4/9/K8 b R2p 5")
     '8k/9/4+p4/9/9/9/9/9/4K4 w 2Pr 5'

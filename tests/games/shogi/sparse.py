@@ -1,4 +1,4 @@
-"""Random positions with few men on the board, near what is rare: mates by a pawn, entered kings, pins."""
+"""Random positions with few pieces on the board, near what is rare: mates by a pawn, entered kings, pins."""
 
 import random
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from senju.games.shogi.layout import (
     ROOK,
     SILVER,
 )
-from senju.games.shogi.men import Board, could_move_on, in_view, is_promotion_zone, squares_before
+from senju.games.shogi.pieces import Board, could_move_on, in_view, is_promotion_zone, squares_before
 from senju.games.shogi.sfen import format_sfen
 
 ALL_SQUARES = range(81)
@@ -29,7 +29,7 @@ CAMPS = [[square for square in ALL_SQUARES if is_promotion_zone(square, side)] f
 
 
 def open_position(chance: random.Random) -> str:
-    """A few men anywhere, sliders that look at the kings, and full hands."""
+    """A few pieces anywhere, sliders that look at the kings, and full hands."""
     while True:
         maker = _Maker(chance)
         maker.put_kings(ALL_SQUARES, ALL_SQUARES)
@@ -43,7 +43,7 @@ def open_position(chance: random.Random) -> str:
 
 
 def cornered_king(chance: random.Random) -> str:
-    """One king at its edge with men of both sides around it, pawns in the other's hand."""
+    """One king at its edge with pieces of both sides around it, pawns in the other's hand."""
     while True:
         maker, loser = _Maker(chance), chance.randrange(2)
         kings: list[Sequence[int]] = [ALL_SQUARES, ALL_SQUARES]
@@ -63,7 +63,7 @@ def cornered_king(chance: random.Random) -> str:
 
 
 def entered_king(chance: random.Random) -> str:
-    """A king in or near the other's camp, about ten men beside it, about enough points to declare."""
+    """A king in or near the other's camp, about ten pieces beside it, about enough points to declare."""
     while True:
         maker = _Maker(chance)
         near = [[square for square in ALL_SQUARES if in_view(square, side) % 9 < 4] for side in range(2)]
@@ -82,7 +82,7 @@ def entered_king(chance: random.Random) -> str:
 
 
 def hunted_king(chance: random.Random) -> str:
-    """Two kings and a few men that can go back to where they came from."""
+    """Two kings and a few pieces that can go back to where they came from."""
     while True:
         maker = _Maker(chance)
         maker.put_kings(ALL_SQUARES, ALL_SQUARES)
@@ -96,7 +96,7 @@ def hunted_king(chance: random.Random) -> str:
 
 
 def points_of(kind: int) -> int:
-    """What a man counts when its king has entered."""
+    """What a piece counts when its king has entered."""
     return 5 if kind in (BISHOP, ROOK, HORSE, DRAGON) else 1
 
 
@@ -121,7 +121,7 @@ class _Maker:
             self.board[self.kings[side]] = KING | OF_WHITE * side
 
     def put(self, kind: int, side: int, squares: Sequence[int], num_tries: int = 1) -> None:
-        """Put a man on one of the squares; it stays in the box where the rules forbid it."""
+        """Put a piece on one of the squares; it stays in the box where the rules forbid it."""
         for _ in range(num_tries if kind in self.box else 0):
             square = self.chance.choice(squares)
             promotes = kind in PROMOTED and self.chance.random() < 0.4
@@ -134,7 +134,7 @@ class _Maker:
                 return
 
     def aim_at_king(self, side: int) -> None:
-        """Put a slider of the other side on a line with the king, mostly with a man of the king's between."""
+        """Put an enemy slider on a line with the king, mostly with one of the king's own pieces between."""
         direction = self.chance.randrange(8)
         line = list(squares_before(self.kings[side], direction, 1 - side))
         kinds = {0: (ROOK, LANCE), 3: (ROOK,), 4: (ROOK,), 5: (ROOK,)}.get(direction, (BISHOP,))
@@ -152,7 +152,7 @@ class _Maker:
         return [s for s in ALL_SQUARES if max(abs(s // 9 - file), abs(s % 9 - rank)) <= distance]
 
     def hold(self, kind: int, side: int) -> None:
-        """Move a man from the box to a hand, if there is one left."""
+        """Move a piece from the box to a hand, if there is one left."""
         if kind in self.box:
             self.box.remove(kind)
             self.hands[side, HAND_KINDS.index(kind)] += 1
@@ -164,7 +164,7 @@ class _Maker:
                 self.hold(kind, self.chance.randrange(2))
 
     def fill_hand_to(self, side: int, points: int) -> None:
-        """Put men into a hand until the side has so many points, or no man fits."""
+        """Put pieces into a hand until the side has so many points, or no piece fits."""
         missing = points - self.points(side)
         while kinds := [kind for kind in self.box if points_of(kind) <= missing]:
             kind = self.chance.choice(kinds)

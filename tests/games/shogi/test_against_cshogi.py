@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from senju.games.shogi.game import Shogi, ShogiConfig
 from senju.games.shogi.layout import KING, KNIGHT, NUM_ACTIONS, PAWN, START_SFEN, Ending
-from senju.games.shogi.men import attackers, in_view, king_square, side_of
+from senju.games.shogi.pieces import attackers, in_view, king_square, side_of
 from senju.kernels import unpack_legal
 from tests.games.shogi.lockstep import Lockstep
 from tests.games.shogi.sparse import cornered_king, entered_king, open_position
@@ -22,7 +22,7 @@ PAWN_DROP = 20 * 81
 RANKS = np.arange(81) % 9
 NEEDED = {"27": np.array([28, 27]), "24": np.array([31, 31])}  # points, by side
 LIMITS_OF_DECLARATION = (
-    *("exactly the points", "one point short", "exactly ten men", "nine men"),
+    *("exactly the points", "one point short", "exactly ten pieces", "nine pieces"),
     *("king outside", "in check"),
 )
 
@@ -57,7 +57,7 @@ def compare_and_count(pair: Lockstep, seen: Seen) -> None:
 
 
 def seen_by_mover(pair: Lockstep) -> NDArray[np.uint8]:
-    """All boards in the mover's view: its own men below 16, the other's from 17 on."""
+    """All boards in the mover's view: its own pieces below 16, the other's from 17 on."""
     boards, is_white = pair.states["board"], pair.states["side"] == 1
     turned = np.where(boards == 0, 0, boards ^ 16)[:, ::-1]
     return np.where(is_white[:, None], turned, boards)
@@ -82,7 +82,7 @@ def count_pawn_drops(pair: Lockstep, seen: Seen) -> None:
         board = pair.states["board"][row]
         takers = attackers(board, in_view(square, side), 1 - side)
         if takers != [king_square(board, 1 - side)] and takers:
-            seen["such mates where a pinned man could take the pawn"] += 1
+            seen["such mates where a pinned piece could take the pawn"] += 1
 
 
 def count_declarations(pair: Lockstep, seen: Seen) -> None:
@@ -91,30 +91,30 @@ def count_declarations(pair: Lockstep, seen: Seen) -> None:
     in_camp = (boards != 0) & (boards < 16) & (boards != KING) & (RANKS < 3)
     hands = pair.states["hands"][np.arange(len(pair)), sides].astype(np.int64)
     is_big = np.isin(boards, [6, 7, 13, 14])
-    men = in_camp.sum(axis=1)
-    points = men + 4 * (in_camp & is_big).sum(axis=1) + hands.sum(axis=1) + 4 * hands[:, 5:].sum(axis=1)
+    pieces = in_camp.sum(axis=1)
+    points = pieces + 4 * (in_camp & is_big).sum(axis=1) + hands.sum(axis=1) + 4 * hands[:, 5:].sum(axis=1)
     has_entered = ((boards == KING) & (RANKS < 3)).any(axis=1)
     is_check = pair.states["is_check"] == 1
     missing = NEEDED[pair.game.config.declaration][sides] - points  # type: ignore[attr-defined]
-    expected = has_entered & ~is_check & (men >= 10) & (missing <= 0)
+    expected = has_entered & ~is_check & (pieces >= 10) & (missing <= 0)
     assert np.array_equal(pair.states["ending"] == Ending.DECLARATION, expected)
     for side, name in enumerate(("Black", "White")):
         here = sides == side
         enough = here & (missing <= 0)
         cases = (
             expected & (missing == 0),
-            has_entered & ~is_check & (men >= 10) & (missing == 1),
-            expected & (men == 10),
-            has_entered & ~is_check & (men == 9) & enough,
-            ~has_entered & ~is_check & (men >= 10) & enough,
-            has_entered & is_check & (men >= 10) & enough,
+            has_entered & ~is_check & (pieces >= 10) & (missing == 1),
+            expected & (pieces == 10),
+            has_entered & ~is_check & (pieces == 9) & enough,
+            ~has_entered & ~is_check & (pieces >= 10) & enough,
+            has_entered & is_check & (pieces >= 10) & enough,
         )
         for case, rows in zip(LIMITS_OF_DECLARATION, cases, strict=True):
             seen[f"{name}: {case}"] += int(np.count_nonzero(rows & here))
 
 
 def count_pins(pair: Lockstep, seen: Seen) -> None:
-    """Pinned men, found by taking each man away, and double checks; only where games begin: it is slow."""
+    """Pinned pieces, found by removing each piece, and double checks; at game starts only: it is slow."""
     for row in np.flatnonzero(pair.states["ply"] == 0).tolist():
         board, side = pair.states["board"][row].copy(), int(pair.states["side"][row])
         king = king_square(board, side)
@@ -127,7 +127,7 @@ def count_pins(pair: Lockstep, seen: Seen) -> None:
             code = int(board[square])
             board[square] = 0
             if side_of(code) == side and attackers(board, king, 1 - side):
-                seen["pinned men"] += 1
+                seen["pinned pieces"] += 1
                 seen["pinned knights"] += (code & 15) == KNIGHT
             board[square] = code
 
@@ -166,10 +166,10 @@ def test_a_few_games_of_each_sort_agree() -> None:
 
 
 @pytest.mark.slow
-def test_positions_with_few_men_agree() -> None:
+def test_positions_with_few_pieces_agree() -> None:
     expect_at_least(
         play_from(open_position, 2000, 12, count=count_pins),
-        {"checks": 1000, "double checks": 40, "pinned men": 200, "pinned knights": 5},
+        {"checks": 1000, "double checks": 40, "pinned pieces": 200, "pinned knights": 5},
     )
 
 
@@ -180,7 +180,7 @@ def test_mates_by_a_dropped_pawn_agree() -> None:
         {
             "checks by a dropped pawn": 1000,
             "mates by a dropped pawn, refused": 100,
-            "such mates where a pinned man could take the pawn": 10,
+            "such mates where a pinned piece could take the pawn": 10,
             "mates": 50,
             "stalemates": 20,
         },

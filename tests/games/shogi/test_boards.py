@@ -1,4 +1,4 @@
-"""Boards for people: columns that align, whose man is whose, and a picture that shows what stands where."""
+"""Boards for display: aligned columns, sides of pieces, and the picture."""
 
 import unicodedata
 from xml.etree import ElementTree
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from senju.errors import ConfigError
 from senju.games.shogi.boards import Letters, board_svg, board_text
 from senju.games.shogi.layout import Ending
-from senju.games.shogi.men import KANJI, SYMBOLS
 from senju.games.shogi.notation import NotationError
+from senju.games.shogi.pieces import KANJI, SYMBOLS
 from senju.games.shogi.position import Position
 from tests.games.shogi.games import random_game
 
@@ -73,7 +73,7 @@ def test_all_ranks_are_as_wide_as_the_edge(seed: int, num_plies: int) -> None:
         assert {columns(line) for line in lines[3:12]} == {columns(lines[2]) + label}
 
 
-def test_every_man_of_both_sides_looks_different() -> None:
+def test_every_piece_of_both_sides_looks_different() -> None:
     state = Position().states[0].copy()
     state["board"][:14] = np.arange(1, 15)
     state["board"][14:28] = np.arange(1, 15) + 16
@@ -87,7 +87,7 @@ def test_every_man_of_both_sides_looks_different() -> None:
         assert f" {character}" in japanese
 
 
-def test_empty_hands_checks_and_endings_are_told() -> None:
+def test_board_text_shows_empty_hands_checks_and_endings() -> None:
     position = Position("4k4/9/9/9/9/9/9/4R4/4K4 w - 1")
     assert "White in hand: nothing" in board_text(position.state)
     assert board_text(position.state).endswith("White to move after 0 plies, in check.")
@@ -109,8 +109,8 @@ def drawn(sfen: str, last_move: str | None = None) -> ElementTree.Element:
     return ElementTree.fromstring(board_svg(Position(sfen).state, last_move))
 
 
-def men_of(root: ElementTree.Element) -> list[tuple[str, str, bool]]:
-    """Character, colour and whether it points down, of every man in the picture."""
+def pieces_of(root: ElementTree.Element) -> list[tuple[str, str, bool]]:
+    """Character, colour and whether it points down, of every piece in the picture."""
     groups = root.findall(f"{SVG}g")
     texts = [group.find(f"{SVG}text") for group in groups]
     assert all(text is not None for text in texts)
@@ -121,10 +121,10 @@ def men_of(root: ElementTree.Element) -> list[tuple[str, str, bool]]:
     ]
 
 
-def test_picture_shows_each_man_as_its_owner_sees_it() -> None:
-    men = men_of(drawn("4k4/9/9/4+p4/9/9/4+R4/9/4K4 b G 1"))
-    colours = {character: colour for character, colour, _ in men}
-    assert {(character, is_down) for character, _, is_down in men} == {
+def test_picture_shows_each_piece_as_its_owner_sees_it() -> None:
+    pieces = pieces_of(drawn("4k4/9/9/4+p4/9/9/4+R4/9/4K4 b G 1"))
+    colours = {character: colour for character, colour, _ in pieces}
+    assert {(character, is_down) for character, _, is_down in pieces} == {
         ("王", True),
         ("玉", False),
         ("と", True),
@@ -134,9 +134,9 @@ def test_picture_shows_each_man_as_its_owner_sees_it() -> None:
     assert colours["と"] == colours["龍"] != colours["金"] == colours["玉"]
 
 
-def test_picture_of_the_start_has_forty_men_and_all_coordinates() -> None:
+def test_picture_of_the_start_has_forty_pieces_and_all_coordinates() -> None:
     root = drawn("startpos")
-    assert len(men_of(root)) == 40
+    assert len(pieces_of(root)) == 40
     labels = {text.text for text in root.findall(f"{SVG}text")}
     assert {*"123456789", *"abcdefghi", "Black to move after 0 plies."} <= labels
     assert {"● Black", "White"} <= labels
@@ -146,7 +146,7 @@ def test_hands_stand_beside_the_board_with_their_counts() -> None:
     root = drawn("4k4/9/9/9/9/9/9/9/4K4 b R18P2g 1")
     labels = [text.text for text in root.findall(f"{SVG}text")]
     assert labels.count("×18") == labels.count("×2") == 1
-    assert len(men_of(root)) == 2 + 3
+    assert len(pieces_of(root)) == 2 + 3
 
 
 @pytest.mark.parametrize(("last_move", "num_marks"), [(None, 0), ("7g7f", 2), ("8h2b+", 2), ("P*5e", 1)])
@@ -161,7 +161,7 @@ def test_last_move_that_is_none_is_refused(last_move: str) -> None:
         drawn("startpos", last_move)
 
 
-def test_men_stand_on_their_squares() -> None:
+def test_pieces_stand_on_their_squares() -> None:
     root = drawn("8k/9/9/9/4G4/9/9/9/K8 b - 1")
     places = [group.get("transform", "").split(")")[0] for group in root.findall(f"{SVG}g")]
     white_king, gold, black_king = ([float(number) for number in place[10:].split()] for place in places)

@@ -57,7 +57,7 @@ P9+KY+KE+GI+KI+OU+KI+GI+KE+KY
 """  # noqa: W291  # the blanks are part of the format; P2 has lost its last one
 
 
-def test_record_is_read_with_all_it_holds() -> None:
+def test_record_is_read_in_full() -> None:
     assert read_csa(SHORT) == [SHORT_RECORD]
     assert SHORT_RECORD.winner == 1
 
@@ -80,7 +80,7 @@ def test_record_is_written_as_it_was_read() -> None:
         "blank lines": SHORT.replace("\n", "\n\n"),
         "blanks at the end": SHORT.replace("FU\n", "FU  \n"),
         "ranks": SHORT.replace("PI\n", BOARD),
-        "men in hand and on squares": SHORT.replace("PI\n", BOARD.replace("-KA *", " *  *") + "P-22KA\n"),
+        "pieces in hand and on squares": SHORT.replace("PI\n", BOARD.replace("-KA *", " *  *") + "P-22KA\n"),
         "a last separator": SHORT + "/\n",
         "no line break at the end": SHORT.removesuffix("\n"),
     }.items(),
@@ -258,7 +258,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path, octets: bytes, expe
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CsaError, match=r"none\.csa cannot be read: No such file"):
+    with pytest.raises(CsaError, match=r"none\.csa: No such file"):
         read_csa_file(tmp_path / "none.csa")
 
 
@@ -267,77 +267,80 @@ CUT = "is the file cut off?"
 REFUSED = {
     "nothing": ("", ["no CSA record"]),
     "only comments": ("'one\n/\n'two\n", ["no CSA record"]),
-    "unknown version": ("V9\nPI\n+\n%TORYO\n", ["line 1, 'V9'", "version is not read; expected V2 to V3"]),
-    "an older version": ("V1.0\nPI\n+\n%TORYO\n", ["line 1, 'V1.0'", "expected V2 to V3"]),
+    "unknown version": ("V9\nPI\n+\n%TORYO\n", ["line 1, 'V9'", "V2 to V3"]),
+    "an older version": ("V1.0\nPI\n+\n%TORYO\n", ["line 1, 'V1.0'", "V2 to V3"]),
     "no ending": (
         HEAD + "+7776FU\n",
-        ["line 4", "ends after ply 1 without an ending", CUT, "allow_unfinished"],
+        ["line 4", "ply 1", "ending", CUT, "allow_unfinished"],
     ),
-    "no moves and no ending": (HEAD, ["ends after ply 0 without an ending"]),
-    "half a move": (HEAD + "+7776FU\n-33", ["line 5, '-33'", "ply 2 is no move", "+7776FU", CUT]),
-    "half a man": (HEAD + "+7776F", ["line 4", "ply 1 is no move", CUT]),
-    "half a time": (HEAD + "+7776FU\nT", ["line 5, 'T'", "expected seconds", CUT]),
+    "no moves and no ending": (HEAD, ["ply 0", "ending"]),
+    "half a move": (HEAD + "+7776FU\n-33", ["line 5, '-33'", "ply 2", "+7776FU", CUT]),
+    "half a piece": (HEAD + "+7776F", ["line 4", "ply 1", CUT]),
+    "half a time": (HEAD + "+7776FU\nT", ["line 5, 'T'", "T12", CUT]),
     "endless time": (
         HEAD + "+7776FU\nT1000000000\n%TORYO\n",
-        ["line 5, 'T1000000000'", "expected at most 999999999 seconds"],
+        ["line 5, 'T1000000000'", "999999999 seconds"],
     ),
-    "half an ending": (HEAD + "+7776FU\n%TORY", ["'%TORY'", "did you mean %TORYO?", CUT]),
-    "no such ending": (HEAD + "%XYZ\n+7776FU\n", ["'%XYZ'", "expected one of %TORYO"]),
+    "half an ending": (HEAD + "+7776FU\n%TORY", ["'%TORY'", "%TORYO", CUT]),
+    "no such ending": (HEAD + "%XYZ\n+7776FU\n", ["'%XYZ'", "%TORYO"]),
     "half a header": ("V2.2\n$EVEN", ["line 2", "$NAME:text", CUT]),
-    "before the position": ("V2.2\nN+A", ["ends before the side to move", CUT]),
-    "half a position": ("V2.2\n" + BOARD[:100], ["line 5, 'P4", "letters; expected 27", CUT]),
+    "before the position": ("V2.2\nN+A", ["side to move", CUT]),
+    "half a position": ("V2.2\n" + BOARD[:100], ["line 5, 'P4", "27", CUT]),
     "ranks missing": (
         "V2.2\n" + "\n".join(BOARD.split("\n")[:6]) + "\n+\n",
-        ["6 of 9 ranks", "P7, P8, P9 missing"],
+        ["6 of 9 ranks", "P7, P8, P9"],
     ),
-    "no side": ("V2.2\nPI\n+7776FU\n", ["line 3", "side to move before the moves"]),
-    "no position": ("V2.2\n+\n+7776FU\n", ["line 2", "no position stands before"]),
-    "rank twice": ("V2.2\n" + BOARD + BOARD[:30] + "\n", ["line 11", "rank 1 has been set already"]),
-    "ranks behind PI": ("PI\n" + BOARD + "+\n", ["line 2", "set already"]),
-    "PI behind ranks": (BOARD + "PI\n+\n", ["line 10, 'PI'", "before everything else"]),
-    "unknown man in a rank": (BOARD.replace("-HI", "-XX"), ["line 2", "'XX' is no man", "FU KY KE"]),
+    "no side": ("V2.2\nPI\n+7776FU\n", ["line 3", "side to move"]),
+    "no position": ("V2.2\n+\n+7776FU\n", ["line 2", "PI or P1 to P9"]),
+    "rank twice": ("V2.2\n" + BOARD + BOARD[:30] + "\n", ["line 11", "rank 1"]),
+    "ranks behind PI": ("PI\n" + BOARD + "+\n", ["line 2", "rank 1"]),
+    "PI behind ranks": (BOARD + "PI\n+\n", ["line 10, 'PI'", "first"]),
+    "unknown piece in a rank": (BOARD.replace("-HI", "-XX"), ["line 2", "'XX'", "FU KY KE"]),
     "no sign in a rank": (BOARD.replace("-HI", " HI"), ["' HI' on file 8"]),
-    "wrong square taken away": ("PI55FU\n+\n", ["FU cannot be taken away there: nobody stands"]),
-    "wrong man taken away": ("PI82KA\n+\n", ["KA cannot be taken away there: White's rook on 8b"]),
-    "half a man on a square": ("P+59O\n+\n", ["four letters each"]),
+    "wrong square taken away": ("PI55FU\n+\n", ["FU", "no piece"]),
+    "wrong piece taken away": ("PI82KA\n+\n", ["KA", "White's rook on 8b"]),
+    "half a piece on a square": ("P+59O\n+\n", ["four letters each"]),
     "square nought": ("P+50OU\n+\n", ["four letters each"]),
-    "two men on a square": ("P+59OU59KI\n+\n", ["Black's king on 5i stands there already"]),
+    "two pieces on a square": ("P+59OU59KI\n+\n", ["Black's king on 5i"]),
     "king in hand": ("P+00OU\n+\n", ["OU cannot be in hand"]),
-    "promoted man in hand": ("P+00TO\n+\n", ["TO cannot be in hand"]),
-    "too many in hand": ("P+" + "00HI" * 3 + "\n+\n", ["2 HI are all there are"]),
-    "all others on a square": ("P+59AL\n+\n", ["only behind 00"]),
+    "promoted piece in hand": ("P+00TO\n+\n", ["TO cannot be in hand"]),
+    "too many in hand": ("P+" + "00HI" * 3 + "\n+\n", ["2 HI"]),
+    "all others on a square": ("P+59AL\n+\n", ["00AL"]),
     "unknown P": ("PX\n", ["expected PI, P1 to P9, P+ or P-"]),
     "no king": ("P-51OU\n+\n", ["Black has no king"]),
     "three bishops": ("P+59OU\nP-51OU22KA33UM\nP+00KA\n+\n", ["3 bishops"]),
     "stuck pawn": ("P+59OU11FU\nP-51OU\n+\n", ["Black's pawn on 1a could never move"]),
-    "king to be taken": ("P+59OU52KI\nP-51OU\n+\n%TORYO\n", ["could take White's king"]),
-    "the other's turn": (HEAD + "-3334FU\n%TORYO\n", ["line 4", "ply 1 is the move of Black"]),
-    "two moves of one side": (HEAD + "+7776FU\n+2726FU\n%TORYO\n", ["line 5", "ply 2 is the move of White"]),
-    "unknown man": (HEAD + "+7776XX\n%TORYO\n", ["'XX' is no man"]),
-    "empty source": (HEAD + "+5554FU\n%TORYO\n", ["ply 1 is not legal: nobody stands on 55"]),
-    "the other's man": (HEAD + "+3334FU\n%TORYO\n", ["ply 1 is not legal: White's pawn on 3c stands there"]),
-    "another man": (HEAD + "+7776KI\n%TORYO\n", ["a FU stands on 77, which cannot become a KI"]),
-    "promoted man dropped": (HEAD + "+0055TO\n%TORYO\n", ["TO cannot be in hand"]),
-    "nothing in hand": (HEAD + "+0055FU\n%TORYO\n", ["ply 1 is not legal: Black has no pawn in hand"]),
-    "no line": (HEAD + "+7764FU\n%TORYO\n", ["ply 1 is not legal", "no man moves so"]),
+    "king to be taken": ("P+59OU52KI\nP-51OU\n+\n%TORYO\n", ["White's king"]),
+    "the other's turn": (HEAD + "-3334FU\n%TORYO\n", ["line 4", "ply 1", "Black"]),
+    "two moves of one side": (HEAD + "+7776FU\n+2726FU\n%TORYO\n", ["line 5", "ply 2", "White"]),
+    "unknown piece": (HEAD + "+7776XX\n%TORYO\n", ["'XX'"]),
+    "empty source": (HEAD + "+5554FU\n%TORYO\n", ["ply 1", "no piece on 55"]),
+    "the other's piece": (
+        HEAD + "+3334FU\n%TORYO\n",
+        ["ply 1", "White's pawn on 3c"],
+    ),
+    "another piece": (HEAD + "+7776KI\n%TORYO\n", ["FU", "77", "KI"]),
+    "promoted piece dropped": (HEAD + "+0055TO\n%TORYO\n", ["TO cannot be in hand"]),
+    "nothing in hand": (HEAD + "+0055FU\n%TORYO\n", ["ply 1", "Black has no pawn in hand"]),
+    "no line": (HEAD + "+7764FU\n%TORYO\n", ["ply 1", "7g", "6d"]),
     "too far": (
         HEAD + "+7776FU\n-3334FU\n+2725FU\n%TORYO\n",
-        ["line 6, '+2725FU'", "ply 3 is not legal: Black's pawn on 2g does not move up 2 squares"],
+        ["line 6, '+2725FU'", "ply 3", "Black's pawn on 2g", "2 squares"],
     ),
-    "promotion outside": (HEAD + "+7776TO\n%TORYO\n", ["ply 1 is not legal: neither 7g nor 7f"]),
-    "time before a move": (HEAD + "T5\n+7776FU\n", ["line 4", "behind a move"]),
+    "promotion outside": (HEAD + "+7776TO\n%TORYO\n", ["ply 1", "7g", "7f"]),
+    "time before a move": (HEAD + "T5\n+7776FU\n", ["line 4", "move"]),
     "move behind the ending": (
         HEAD + "%TORYO\n+7776FU\n",
-        ["line 5", "nothing may follow the ending %TORYO"],
+        ["line 5", "%TORYO"],
     ),
-    "ending twice": (HEAD + "%TORYO\n%TORYO\n", ["nothing may follow the ending"]),
-    "something else": (HEAD + "hello\n%TORYO\n", ["line 4, 'hello'", "expected a move"]),
+    "ending twice": (HEAD + "%TORYO\n%TORYO\n", ["line 5", "%TORYO"]),
+    "something else": (HEAD + "hello\n%TORYO\n", ["line 4, 'hello'", "move"]),
     "a second game with a fault": (SHORT + "/\n" + HEAD + "+7775FU\n", ["line 23", "ply 1"]),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_wrong_is_named_with_its_line(name: str) -> None:
+def test_error_is_named_with_its_line(name: str) -> None:
     text, expected = REFUSED[name]
     with pytest.raises(CsaError) as caught:
         read_csa(text)
@@ -372,18 +375,18 @@ def test_no_text_raises_anything_else(text: str) -> None:
 @pytest.mark.parametrize(
     ("record", "expected"),
     [
-        (GameRecord(ending="%RESIGN"), "ending '%RESIGN' is unknown; expected one of %TORYO"),
+        (GameRecord(ending="%RESIGN"), "'%RESIGN'"),
         (GameRecord(moves=["7g7f"], times=[1, 2]), "2 times for 1 moves"),
-        (GameRecord(moves=["7g7f"], times=[-1]), "a time of -1 seconds"),
-        (GameRecord(moves=["7g7f"], times=[float("nan")]), "a time of nan seconds"),
-        (GameRecord(comments={2: "x"}), "a comment on ply 2; the record has plies 0 to 0"),
+        (GameRecord(moves=["7g7f"], times=[-1]), "-1 seconds"),
+        (GameRecord(moves=["7g7f"], times=[float("nan")]), "nan seconds"),
+        (GameRecord(comments={2: "x"}), "ply 2"),
         (GameRecord(names=("a\nb", "")), "line break"),
         (GameRecord(headers={"A:B": "x"}), "header 'A:B'"),
-        (GameRecord(moves=["7g7f", "7g7f"]), "ply 2, 7g7f: '7g7f': nobody stands on 7g"),
+        (GameRecord(moves=["7g7f", "7g7f"]), "ply 2, 7g7f"),
         (GameRecord(moves=["7g7e"]), "ply 1, 7g7e"),
     ],
 )
-def test_record_that_does_not_hold_together_is_not_written(record: GameRecord, expected: str) -> None:
+def test_inconsistent_record_is_not_written(record: GameRecord, expected: str) -> None:
     with pytest.raises(RecordError) as caught:
         write_csa(record)
     assert expected in str(caught.value)
@@ -404,13 +407,13 @@ def test_record_that_does_not_hold_together_is_not_written(record: GameRecord, e
         (Ending.RUNNING, 0, None),
     ],
 )
-def test_words_of_endings_name_the_right_winner(ending: Ending, side: int, winner: int | None) -> None:
+def test_ending_words_give_the_right_winner(ending: Ending, side: int, winner: int | None) -> None:
     moves = ["7g7f"] * side  # so that this side is to move
     assert GameRecord(moves=moves, ending=ending_word(ending, side)).winner == winner
 
 
 def test_record_of_an_unknown_ending_has_no_winner_to_ask_for() -> None:
-    with pytest.raises(RecordError, match=r"ending '%RESIGN' is unknown; expected one of %TORYO"):
+    with pytest.raises(RecordError, match=r"'%RESIGN'"):
         _ = GameRecord(ending="%RESIGN").winner
 
 
@@ -418,7 +421,7 @@ SHUFFLE = ["2h3h", "8b7b", "3h2h", "7b8b"]
 
 
 def test_game_is_read_beyond_a_repetition() -> None:
-    """What the rules call ended may go on in a file: the players decide."""
+    """Players may play on after the rules ended the game."""
     record = GameRecord(moves=SHUFFLE * 4, ending="%SENNICHITE")
     assert read_csa(write_csa(record)) == [record]
 

@@ -27,8 +27,8 @@ HAND_LETTERS = "PLNSGBR"
 BIG = ("B", "R", "+B", "+R")
 
 
-def men_of(sfen: str) -> Iterator[tuple[str, bool, int, int]]:
-    """The letter of each man, whether it is Black's, and its file and rank from 0."""
+def pieces_of(sfen: str) -> Iterator[tuple[str, bool, int, int]]:
+    """The letter of each piece, whether it is Black's, and its file and rank from 0."""
     for rank, squares in enumerate(sfen.split(maxsplit=1)[0].split("/")):
         file, plus = 8, ""
         for letter in squares:
@@ -54,10 +54,10 @@ def hand_of(sfen: str, is_black: bool) -> list[int]:
     return counts
 
 
-def planes_of_men(sfen: str, is_black: bool) -> Planes:
-    """42 planes: own men, the other's men, own hand, the other's hand."""
+def planes_of_pieces(sfen: str, is_black: bool) -> Planes:
+    """42 planes: own pieces, the other's pieces, own hand, the other's hand."""
     planes = np.zeros((42, 9, 9), np.uint8)
-    for letter, of_black, file, rank in men_of(sfen):
+    for letter, of_black, file, rank in pieces_of(sfen):
         place = (file, rank) if is_black else (8 - file, 8 - rank)
         planes[LETTERS[letter] + (0 if of_black == is_black else 14)][place] = 1
     for index, count in enumerate(hand_of(sfen, is_black) + hand_of(sfen, not is_black)):
@@ -66,12 +66,12 @@ def planes_of_men(sfen: str, is_black: bool) -> Planes:
 
 
 def points_of(sfen: str, is_black: bool) -> int:
-    """Entering-king points: men in the other's camp and in hand; big men count five, the king nothing."""
+    """Entering-king points: pieces in the enemy camp and in hand; big pieces count five, the king zero."""
     *small, bishops, rooks = hand_of(sfen, is_black)
     camp = (0, 1, 2) if is_black else (6, 7, 8)
     in_camp = [
         letter
-        for letter, of_black, _, rank in men_of(sfen)
+        for letter, of_black, _, rank in pieces_of(sfen)
         if of_black == is_black and rank in camp and letter != "K"
     ]
     return sum(small) + 5 * (bishops + rooks) + sum(5 if letter in BIG else 1 for letter in in_camp)
@@ -83,19 +83,19 @@ def expected_planes(sfens: list[str], max_plies: int, history: int, is_check: bo
     is_black = now.split()[1] == "b"
     without_number = [sfen.rsplit(" ", 1)[0] for sfen in sfens]
     planes = np.zeros((48 + 42 * history, 9, 9), np.uint8)
-    planes[:42] = planes_of_men(now, is_black)
+    planes[:42] = planes_of_pieces(now, is_black)
     planes[42] = without_number.count(without_number[-1]) - 1
     planes[43] = is_check
     planes[44], planes[45] = points_of(now, is_black), points_of(now, not is_black)
     planes[46] = 16 * ply // max_plies
     planes[47] = is_black
     for index, earlier in enumerate(sfens[-2::-1][:history]):
-        planes[48 + 42 * index :][:42] = planes_of_men(earlier, is_black)
+        planes[48 + 42 * index :][:42] = planes_of_pieces(earlier, is_black)
     return planes
 
 
 def observe(position: Position) -> Observations:
-    """What the mover sees, over rubbish that must all be overwritten."""
+    """The observation, written over random bytes that must all be overwritten."""
     observations = position.game.new_observations(1)
     for array in observations:
         array.view(np.uint8).fill(0xEE)

@@ -15,12 +15,12 @@ from tests.games.shogi.flips import flip_sfen, flip_usi
 COLOURS = ("Black", "White")
 RUNNING = Ending.RUNNING
 KINGS = "4k4/9/9/9/9/9/9/9/4K4 b - 1"
-ROOKS_IN_HAND = "1+B+B6/+P+P+P+P+P+P+P+P1/K8/9/9/9/9/9/8k b {} 1"  # ten men, 18 points
-ROOK_BELOW = "1+R1+B+B4/+P+P+P+P+P+P+P2/K8/{}/9/9/9/9/r7k b 6P 1"  # ten men, 28 points
+ROOKS_IN_HAND = "1+B+B6/+P+P+P+P+P+P+P+P1/K8/9/9/9/9/9/8k b {} 1"  # ten pieces, 18 points
+ROOK_BELOW = "1+R1+B+B4/+P+P+P+P+P+P+P2/K8/{}/9/9/9/9/r7k b 6P 1"  # ten pieces, 28 points
 
 
 class Line:
-    """A game whose first mover is Black as written, and whoever the colour says as played."""
+    """A game written with Black as first mover, played with the given colour as first mover."""
 
     def __init__(self, sfen: str, colour: str = "Black", **settings: Any) -> None:
         self.is_flipped = colour == "White"
@@ -88,12 +88,12 @@ def test_who_has_no_move_loses_without_check_too(colour: str) -> None:
 
 
 @both_colours
-def test_man_in_hand_is_a_move(colour: str) -> None:
+def test_piece_in_hand_is_a_move(colour: str) -> None:
     Line(NEARLY_CORNERED.format("p"), colour).play("2d2c").expect(RUNNING)
 
 
 @both_colours
-def test_limit_of_plies_truncates_and_nobody_wins(colour: str) -> None:
+def test_limit_of_plies_truncates_without_a_winner(colour: str) -> None:
     line = Line(KINGS, colour, max_plies=3).play("5i5h 5a5b")
     line.expect(RUNNING)
     line.play("5h5g").expect(Ending.PLY_LIMIT)
@@ -106,9 +106,9 @@ def test_mate_on_the_last_ply_is_a_mate(colour: str) -> None:
     Line(NEARLY_CORNERED.format("-"), colour, max_plies=1).play("2d2c").expect(Ending.MATE, (1.0, -1.0))
 
 
-def entered(hands: str, small_men: int = 6, *, ranks_c_and_d: str = "K8/9") -> str:
-    """Black's king in the camp with both rooks and bishops (20 points) and small men; White all but bare."""
-    tokins = "+P" * small_men + str(9 - small_men) * (small_men < 9)
+def entered(hands: str, small_pieces: int = 6, *, ranks_c_and_d: str = "K8/9") -> str:
+    """Black's king in the camp with both rooks and bishops (20 points) and small pieces; White has a king."""
+    tokins = "+P" * small_pieces + str(9 - small_pieces) * (small_pieces < 9)
     return f"1+R+R+B+B4/{tokins}/{ranks_c_and_d}/9/9/9/9/8k b {hands} 1"
 
 
@@ -127,21 +127,21 @@ DECLARATIONS = {  # rule, colour as played, position with Black to move as writt
     "rooks in hand count five": ("27", "Black", ROOKS_IN_HAND.format("2R"), True),
     "a rook and four pawns are nine": ("27", "Black", ROOKS_IN_HAND.format("R4P"), False),
     "a rook and five pawns are ten": ("27", "Black", ROOKS_IN_HAND.format("R5P"), True),
-    "other small men in hand count one": ("27", "Black", entered("SN"), True),
-    "nine men": ("27", "Black", entered("3P", 5), False),
-    "ten men": ("27", "Black", entered("2P", 6), True),
-    "eleven men": ("27", "Black", entered("P", 7), True),
-    "tenth man outside": ("27", "Black", entered("3P", 5, ranks_c_and_d="K8/+P8"), False),
+    "other small pieces in hand count one": ("27", "Black", entered("SN"), True),
+    "nine pieces": ("27", "Black", entered("3P", 5), False),
+    "ten pieces": ("27", "Black", entered("2P", 6), True),
+    "eleven pieces": ("27", "Black", entered("P", 7), True),
+    "tenth piece outside": ("27", "Black", entered("3P", 5, ranks_c_and_d="K8/+P8"), False),
     "points outside do not count": ("27", "Black", entered("P", 6, ranks_c_and_d="K8/+P8"), False),
     "king outside": ("27", "Black", entered("2P", ranks_c_and_d="9/K8"), False),
     "king in check": ("27", "Black", ROOK_BELOW.format("9"), False),
-    "king behind a man": ("27", "Black", ROOK_BELOW.format("P8"), True),
-    "unpromoted men": ("27", "Black", "K8/1RR1BBG2/1SSSGGL2/9/9/9/9/9/8k b 2P 1", True),
+    "king behind a piece": ("27", "Black", ROOK_BELOW.format("P8"), True),
+    "unpromoted pieces": ("27", "Black", "K8/1RR1BBG2/1SSSGGL2/9/9/9/9/9/8k b 2P 1", True),
 }
 
 
 @pytest.mark.parametrize("name", DECLARATIONS)
-def test_declaration_needs_points_men_and_a_safe_king_in_the_camp(name: str) -> None:
+def test_declaration_needs_points_pieces_and_a_safe_king_in_the_camp(name: str) -> None:
     rule, colour, sfen, has_won = DECLARATIONS[name]
     line = Line(sfen, colour, declaration=rule)
     assert line.position.can_declare == has_won
@@ -157,7 +157,7 @@ def test_who_may_declare_has_won_as_soon_as_it_is_to_move(colour: str) -> None:
 
 @both_colours
 def test_points_are_counted_after_each_move(colour: str) -> None:
-    """The tenth man enters; the other makes any move; then the win is there."""
+    """The tenth piece enters; the other makes any move; then the win is there."""
     line = Line(entered("3P", 5, ranks_c_and_d="K8/+P8"), colour)
     line.play("9d8c").expect(RUNNING)
     line.play("1i1h").expect(Ending.DECLARATION, (1.0, -1.0))

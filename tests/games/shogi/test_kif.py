@@ -88,7 +88,7 @@ def test_recapture_promotion_and_drop_are_written_in_full() -> None:
     ]
 
 
-def test_times_are_told_for_the_move_and_in_all() -> None:
+def test_times_of_the_move_and_in_total_are_written() -> None:
     times = [61, 5, 3600.9, None]
     lines = write_kif(GameRecord(moves=[*MOVES, "3a2b"], times=times)).splitlines()[-4:]
     assert [line.partition(")  ")[2].strip() for line in lines] == [

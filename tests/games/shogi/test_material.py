@@ -1,4 +1,4 @@
-"""What moves win in material, against a count of all men before and after."""
+"""What moves win in material, against a count of all pieces before and after."""
 
 import random
 
@@ -20,7 +20,7 @@ MATE = 1000.0
 
 
 def balance(position: Position, side: int) -> float:
-    """All men of a side, on the board and in hand, less all of the other's."""
+    """All pieces of a side, on the board and in hand, less all of the other's."""
     total = 0
     for code in position.state["board"].tolist():
         total += VALUES[code & 15] if code // 16 == side else -VALUES[code & 15]
@@ -54,7 +54,7 @@ def values_of(position: Position, depth: int) -> dict[int, float]:
 
 
 @pytest.mark.parametrize("depth", [1, 2])
-def test_values_are_what_counting_all_men_gives(depth: int) -> None:
+def test_values_are_what_counting_all_pieces_gives(depth: int) -> None:
     chance = random.Random(depth)
     sfens = [START_SFEN]
     sfens += [random_game(seed, 60 + 30 * seed).sfen() for seed in range(4 if depth == 1 else 2)]
@@ -78,7 +78,7 @@ def values_by_usi(sfen: str, depth: int, colour: str) -> dict[str, float]:
 
 @pytest.mark.parametrize("colour", ["Black", "White"])
 @pytest.mark.parametrize("depth", [1, 2])
-def test_mate_is_worth_more_than_any_man(depth: int, colour: str) -> None:
+def test_mate_is_worth_more_than_any_piece(depth: int, colour: str) -> None:
     """A rook is there for the taking, but the gold mates."""
     values = values_by_usi("r6k1/1P7/7P1/9/9/9/9/9/L3K4 b G 1", depth, colour)
     assert values["9i9a+"] >= 20

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from senju.games.shogi.layout import NUM_ACTIONS
-from senju.games.shogi.men import square_name
 from senju.games.shogi.notation import (
     NotationError,
     action_of_usi,
@@ -20,6 +19,7 @@ from senju.games.shogi.notation import (
     parse_square,
     usi_of_action,
 )
+from senju.games.shogi.pieces import square_name
 from senju.games.shogi.sfen import parse_sfen
 from tests.games.shogi.games import random_game
 
@@ -40,13 +40,13 @@ def test_every_move_of_cshogi_has_one_action_and_the_same_names(seed: int) -> No
         if not moves:
             break
         board.push(chance.choice(moves))
-    men, _, side, _ = parse_sfen(board.sfen())
+    pieces, _, side, _ = parse_sfen(board.sfen())
     actions = set()
     for theirs in board.legal_moves:
         usi = cshogi.move_to_usi(theirs)
-        action = action_of_usi(men, side, usi)
-        assert usi_of_action(men, side, action) == usi
-        move = move_of_usi(men, side, usi)
+        action = action_of_usi(pieces, side, usi)
+        assert usi_of_action(pieces, side, action) == usi
+        move = move_of_usi(pieces, side, usi)
         assert csa_of_move(move)[1:] == cshogi.move_to_csa(theirs)
         for_one_character = (
             kif_of_move(move).replace("成香(", "杏(").replace("成桂(", "圭(").replace("成銀(", "全(")
@@ -88,27 +88,27 @@ def test_japanese_names_of_drops_promotions_and_recaptures() -> None:
 
 
 REFUSED = {
-    "nothing": ("", ["'' is no move in USI", "7g7f, 8h2b+ or P*5e"]),
-    "half a move": ("7g7", ["'7g7' is no move"]),
-    "a square off the board": ("7g7j", ["'7g7j' is no move"]),
-    "file nought": ("0a1a", ["is no move"]),
-    "capitals": ("7G7F", ["is no move"]),
-    "a drop of a king": ("K*5e", ["is no move"]),
-    "a drop of a promoted man": ("+P*5e", ["is no move"]),
-    "a drop that promotes": ("P*5e+", ["is no move"]),
-    "a line break": ("7g7f\n", ["is no move"]),
-    "much text": ("7" * 10_000, ["777…' is no move"]),
-    "an empty source": ("5e5d", ["'5e5d': nobody stands on 5e"]),
-    "the other's man": ("3c3d", ["'3c3d' moves White's pawn on 3c", "Black is to move"]),
-    "no line": ("7g6d", ["'7g6d': no man moves so", "6d lies on no line", "from 7g"]),
-    "a knight's jump backwards": ("7g8i", ["no man moves so"]),
-    "standing still": ("7g7g", ["no man moves so"]),
-    "a man in between": ("8h3c+", ["'8h3c+': Black's pawn on 7g stands in between"]),
+    "nothing": ("", ["''", "7g7f, 8h2b+ or P*5e"]),
+    "half a move": ("7g7", ["'7g7'"]),
+    "a square off the board": ("7g7j", ["'7g7j'"]),
+    "file nought": ("0a1a", ["USI"]),
+    "capitals": ("7G7F", ["USI"]),
+    "a drop of a king": ("K*5e", ["USI"]),
+    "a drop of a promoted piece": ("+P*5e", ["USI"]),
+    "a drop that promotes": ("P*5e+", ["USI"]),
+    "a line break": ("7g7f\n", ["USI"]),
+    "much text": ("7" * 10_000, ["777…'"]),
+    "an empty source": ("5e5d", ["'5e5d'", "on 5e"]),
+    "the other's piece": ("3c3d", ["'3c3d'", "White's pawn on 3c", "Black is to move"]),
+    "no line": ("7g6d", ["'7g6d'", "from 7g to 6d"]),
+    "a knight's jump backwards": ("7g8i", ["from 7g to"]),
+    "standing still": ("7g7g", ["from 7g to"]),
+    "a piece in between": ("8h3c+", ["'8h3c+'", "Black's pawn on 7g"]),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_a_move_is_named(name: str) -> None:
+def test_invalid_move_is_refused_and_quoted(name: str) -> None:
     text, expected = REFUSED[name]
     with pytest.raises(NotationError) as caught:
         action_of_usi(parse_sfen("startpos").board, 0, text)
@@ -119,22 +119,18 @@ def test_what_cannot_be_a_move_is_named(name: str) -> None:
 @pytest.mark.parametrize(
     ("action", "expected"),
     [
-        (-1, "-1 is no action; actions are 0 to 2186"),
-        (NUM_ACTIONS, "2187 is no action"),
-        (81 * 9 + 3, "action 732 moves no man of Black to 1d: nobody stands where it would start"),
-        (
-            81 * 5 + 13,
-            "action 418 moves no man of Black to 2e: White's pawn on 2c stands where it would start",
-        ),
+        (-1, "-1.*0 to 2186"),
+        (NUM_ACTIONS, "2187"),
+        (81 * 9 + 3, "action 732.*Black to 1d.*no piece"),
+        (81 * 5 + 13, "action 418.*Black to 2e.*White's pawn on 2c"),
     ],
 )
-def test_action_that_moves_nobody_is_named(action: int, expected: str) -> None:
-    with pytest.raises(NotationError) as caught:
+def test_action_without_a_piece_is_refused(action: int, expected: str) -> None:
+    with pytest.raises(NotationError, match=expected):
         move_of_action(parse_sfen("startpos").board, 0, action)
-    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["", "7", "7j", "0a", "10a", "7gg", "g7"])
-def test_what_is_no_square_is_refused(name: str) -> None:
-    with pytest.raises(NotationError, match="is no square"):
+def test_invalid_square_is_refused(name: str) -> None:
+    with pytest.raises(NotationError, match="7g"):
         parse_square(name)

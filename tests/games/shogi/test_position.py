@@ -96,13 +96,13 @@ def test_play_goes_on_where_a_declaration_was_possible() -> None:
     assert not position.can_declare, "the pawn on the board left a point short"
 
 
-def test_limit_ends_the_game_and_the_room() -> None:
+def test_no_move_is_played_past_the_limit_of_plies() -> None:
     position = Position(max_plies=2)
     position.push_usi("7g7f")
     position.push_usi("3c3d")
     assert position.ending is Ending.PLY_LIMIT
     before = position.states.tobytes()
-    with pytest.raises(IllegalActionError, match="2 moves are all this position can hold; make it with"):
+    with pytest.raises(IllegalActionError, match=r"2 moves.*max_plies"):
         position.push_usi("2g2f")
     assert position.states.tobytes() == before
 
@@ -120,7 +120,7 @@ def test_no_move_is_played_after_mate() -> None:
     ("usi", "words"),
     [
         ("7g7e", "pawn on 7g"),
-        ("8h3c", "in between"),
+        ("8h3c", "pawn on 7g"),
         ("P*5e", "no pawn in hand"),
         ("3c3d", "White's pawn on 3c"),
         ("5e5d", "5e"),
@@ -154,7 +154,7 @@ def test_illegal_actions_are_refused(action: int) -> None:
 )
 def test_king_that_could_be_taken_is_refused(sfen: str, flip: bool) -> None:
     mover, other = ("White", "Black") if flip else ("Black", "White")
-    with pytest.raises(SfenError, match=f"{mover} is to move and could take {other}'s king"):
+    with pytest.raises(SfenError, match=f"{mover} is to move.*{other}'s king"):
         Position(flip_sfen(sfen) if flip else sfen)
 
 

@@ -58,7 +58,7 @@ PROMOTION = {
     "bishop on entering, within and on leaving": Case(
         "8k/9/2B6/9/9/9/1B7/9/4K4 -", "8g6e 8g4c 8g4c+ 8g3b+ 8g2a+ 7c5e 7c5e+ 7c5a+ 7c1i+ 7c9e+", "8g6e+"
     ),
-    "promoted men never again": Case(
+    "promoted pieces never again": Case(
         "8k/9/+R1+B1+S1+P2/9/9/9/9/1+L2+N4/6K2 -",
         "9c9b 9c8b 7c7b 7c5a 5c5b 5c4b 3c3b 8h8g 5h6g",
         "9c9b+ 9c8b+ 7c7b+ 7c5a+ 5c5b+ 5c4d 3c3b+ 3c2d 8h8f 5h4f",
@@ -76,7 +76,7 @@ DROPS = {
     "no lance on the last rank": Case("8k/9/9/9/9/9/9/9/4K4 L", "L*9b L*9i", "L*9a L*5a"),
     "no knight on the last two": Case("8k/9/9/9/9/9/9/9/4K4 N", "N*9c N*9i", "N*9a N*9b N*5b"),
     "others anywhere": Case("8k/9/9/9/9/9/9/9/4K4 SGBR", "S*9a G*9a B*9a R*9a S*9b G*5h B*5b R*1i"),
-    "not on another man": Case("8k/9/9/9/4p4/9/4S4/9/4K4 RP", "R*5f P*5f", "R*5e R*5g R*5i P*5e R*1a"),
+    "not on another piece": Case("8k/9/9/9/4p4/9/4S4/9/4K4 RP", "R*5f P*5f", "R*5e R*5g R*5i P*5e R*1a"),
     "not what is not in hand": Case("8k/9/9/9/9/9/9/9/4K4 Rp", "R*5e", "P*5e L*5e N*5e S*5e G*5e B*5e"),
 }
 
@@ -85,7 +85,7 @@ PAWN_DROP_MATES = {
     "mate is refused": Case("8k/9/6NG1/9/9/9/9/9/4K4 P", "P*2b P*1c P*1i", "P*1b"),
     "king can flee": Case("8k/9/7G1/9/9/9/9/9/4K4 P", "P*1b"),
     "king can take the pawn": Case("8k/9/6NP1/9/9/9/9/9/4K4 P", "P*1b"),
-    "king can take another man": Case("8k/7P1/9/7N1/9/9/9/9/4K4 P", "P*1b"),
+    "king can take another piece": Case("8k/7P1/9/7N1/9/9/9/9/4K4 P", "P*1b"),
     "unpinned silver takes it": Case("7sk/9/7G1/9/9/9/9/9/4K4 P", "P*1b"),
     "pinned silver does not": Case("4R2sk/9/7G1/9/9/9/9/9/4K4 P", "P*2b 5a2a", "P*1b"),
     "knight takes it": Case("9/7nl/7pk/9/7G1/9/9/9/4K4 P", "P*1d"),
@@ -117,15 +117,15 @@ PINS = {
     "knight cannot move at all": Case("4r3k/9/9/9/9/9/4N4/9/4K4 -", "5i4i 5i5h", "5g4e 5g6e"),
     "pawn takes who pins it": Case("8k/9/9/9/9/4r4/4P4/9/4K4 -", "5g5f"),
     "pawn pinned on a rank": Case("8k/9/9/9/r3P2K1/9/9/9/9 -", "2e2d", "5e5d"),
-    "two men between are free": Case("4r3k/9/9/9/4S4/9/4G4/9/4K4 -", "5g4g 5g6f 5e4d 5e6f"),
-    "other's man between frees": Case("4r3k/4p4/9/9/9/9/4G4/9/4K4 -", "5g4g 5g6f"),
+    "two pieces between are free": Case("4r3k/9/9/9/4S4/9/4G4/9/4K4 -", "5g4g 5g6f 5e4d 5e6f"),
+    "other's piece between frees": Case("4r3k/4p4/9/9/9/9/4G4/9/4K4 -", "5g4g 5g6f"),
     "two pins at once": Case(
         "8k/9/9/9/r3S2K1/7G1/9/9/7r1 -", "2f2g 2e3d", "5e5d 5e4d 5e6d 2f1f 2f3f 2f3e 2f1e"
     ),
 }
 
 CHECKS = {
-    "king steps aside, or men step between": Case(
+    "king steps aside, or pieces step between": Case(
         "4r3k/9/9/9/9/6R2/9/9/4K4 G",
         "5i4i 5i6i 5i4h 5i6h 3f5f G*5b G*5h",
         "5i5h 3f3a 3f4f G*4h G*5a",
@@ -137,25 +137,25 @@ CHECKS = {
     "knight's check cannot be blocked": Case(
         "8k/9/9/9/9/9/3n5/9/4K4 GRP", "5i4i 5i5h 5i6h 5i6i 5i4h", "G*5h R*5g P*6h P*5h G*6h"
     ),
-    "knight jumps over men": Case("8k/9/9/9/9/9/3PPP3/4N4/4K4 -", "5h4f 5h6f"),
+    "knight jumps over pieces": Case("8k/9/9/9/9/9/3PPP3/4N4/4K4 -", "5h4f 5h6f"),
     "no flight along the slider's line": Case("4r3k/9/9/9/4K4/9/9/9/9 -", "5e4e 5e6f", "5e5d 5e5f"),
     "no flight along a bishop's line": Case("b7k/9/9/9/4K4/9/9/9/9 -", "5e5d 5e6e", "5e6d 5e4f"),
     "no flight along a lance's line": Case("4l3k/9/9/9/4K4/9/9/9/9 -", "5e4f", "5e5d 5e5f"),
     "no step into attack": Case("8k/9/9/4g4/9/4K4/9/9/9 -", "5f5g 5f4f 5f6f 5f4g", "5f5e 5f4e 5f6e"),
     "no step beside the other king": Case("9/9/9/4k4/9/4K4/9/9/9 -", "5f4f 5f5g", "5f5e 5f4e 5f6e"),
-    "no taking of a protected man": Case("4l3k/9/9/9/9/9/9/4p4/4K4 -", "5i4i 5i4h", "5i5h"),
-    "unprotected man is taken": Case("8k/9/9/9/9/9/9/4p4/4K4 -", "5i5h 5i4h 5i6i"),
+    "no taking of a protected piece": Case("4l3k/9/9/9/9/9/9/4p4/4K4 -", "5i4i 5i4h", "5i5h"),
+    "unprotected piece is taken": Case("8k/9/9/9/9/9/9/4p4/4K4 -", "5i5h 5i4h 5i6i"),
     "double check: only the king moves": Case(
         "4r3k/9/9/9/9/9/3n5/9/4K4 GR", "5i4i 5i6i 5i6h 5i4h", "G*5b G*5h R*5e 5i5h"
     ),
-    "double check: nobody else takes a checker": Case(
+    "double check: no other piece takes a checker": Case(
         "4r3k/9/9/9/R8/9/3n5/2G6/4K4 -", "5i4i 5i6h", "9e5e 7h6g 9e9i"
     ),
     "double check: the king may take one": Case("4r3k/9/9/9/9/9/9/3g5/4K4 -", "5i6h", "5i5h 5i6i"),
-    "pinned man does not take the checker": Case(
+    "pinned piece does not take the checker": Case(
         "4r3k/9/9/9/9/9/4S4/5g3/4K4 -", "5i4h 5i6i 5i6h", "5g4h 5g5f 5i5h 5i4i"
     ),
-    "pinned man does not step between": Case(
+    "pinned piece does not step between": Case(
         "4r3k/9/9/9/9/9/4B4/9/r3K4 P", "P*6i P*8i 5i4h", "5g7i 5g6h P*5h"
     ),
 }
@@ -188,11 +188,11 @@ def test_moves_are_legal_or_not(name: str, colour: str) -> None:
     assert set(legal) == {cshogi.move_to_usi(move) for move in cshogi.Board(position.sfen()).legal_moves}
 
 
-def test_two_moves_are_told_apart_by_where_the_nearest_man_stands() -> None:
+def test_nearest_piece_is_the_one_that_moves() -> None:
     """Two rooks on one rank: only the nearer one reaches a square between or beyond."""
     position = Position("8k/9/9/9/R3R4/9/9/9/4K4 b - 1", game=GAME)
     assert {"9e6e", "5e6e", "5e1e"} <= set(position.legal_moves())
-    with pytest.raises(NotationError, match="Black's rook on 5e stands in between"):
+    with pytest.raises(NotationError, match="Black's rook on 5e"):
         position.push_usi("9e1e")
 
 

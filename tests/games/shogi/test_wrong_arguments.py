@@ -30,7 +30,7 @@ from senju.games.shogi.position import Position
 from senju.games.shogi.record import GameRecord, RecordError, new_position, replay
 from senju.games.shogi.sfen import SfenError, format_sfen, parse_sfen
 from senju.usi.protocol import SetPosition, parse_line
-from senju.usi.situation import Rules, situation_after
+from senju.usi.situation import ShogiRules, situation_after
 from tests.games.shogi.games import random_moves
 
 START = Position()
@@ -206,4 +206,4 @@ def test_damaged_line_of_usi_is_obeyed_or_refused(text: str) -> None:
     with contextlib.suppress(SenjuError):
         command = parse_line(text)
         if isinstance(command, SetPosition):
-            situation_after(command, Rules())
+            situation_after(command, ShogiRules())

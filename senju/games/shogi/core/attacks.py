@@ -1,4 +1,4 @@
-"""What men attack: for king safety, for the men that give check, and for mate by a dropped pawn."""
+"""Attacked squares: for king safety, for the pieces that give check, and for mate by a dropped pawn."""
 
 from typing import Any
 
@@ -52,12 +52,12 @@ from senju.kernels import ONE, compiled, inlined
 
 @inlined
 def attacked_from_above(words: Words, other: np.uint64, occupied: Squares) -> Squares:
-    """All squares that the side attacks whose men move down in this view."""
+    """All squares attacked by the side whose pieces move down in this view."""
     gold, king, horse = get(words, other + GOLD), get(words, other + KING), get(words, other + HORSE)
     silver, dragon = get(words, other + SILVER), get(words, other + DRAGON)
     sideways_movers = either(either(gold, king), horse)
     diagonal_movers = either(either(silver, king), dragon)
-    # what comes to the left also comes to the right, so both are shifted at once
+    # each of these attacks to the left and to the right: both are shifted at once
     beside = either(
         either(down(either(diagonal_movers, gold)), up(diagonal_movers)),
         either(sideways_movers, down_two(get(words, other + KNIGHT))),
@@ -81,7 +81,7 @@ def attacked_from_above(words: Words, other: np.uint64, occupied: Squares) -> Sq
 
 @compiled
 def _attacked_from_below(words: Words, own: np.uint64, occupied: Squares) -> Squares:
-    """The same of the side whose men move up; only the dropped pawn asks for it, so it is no twin."""
+    """All squares attacked by the side whose pieces move up; used for the dropped pawn only."""
     gold, king, horse = get(words, own + GOLD), get(words, own + KING), get(words, own + HORSE)
     silver, dragon = get(words, own + SILVER), get(words, own + DRAGON)
     sideways_movers = either(either(gold, king), horse)
@@ -107,7 +107,7 @@ def _attacked_from_below(words: Words, own: np.uint64, occupied: Squares) -> Squ
 
 @inlined
 def stepping_attackers(words: Words, other: np.uint64, target: Squares) -> Squares:
-    """Men of the side above that reach one square by a single step; not its king, and no lance."""
+    """Pieces of the side above that reach a square by a single step, without king and lances."""
     gold, horse = get(words, other + GOLD), get(words, other + HORSE)
     silver, dragon = get(words, other + SILVER), get(words, other + DRAGON)
     beside = sideways(target)
@@ -121,12 +121,12 @@ def stepping_attackers(words: Words, other: np.uint64, target: Squares) -> Squar
 
 @compiled
 def pawn_drop_mates(words: Words, own: np.uint64, king_square: np.uint64) -> bool:
-    """Whether an own pawn dropped in front of the other's king leaves it no way out."""
+    """Whether dropping an own pawn in front of the enemy king is mate."""
     other = own + OTHER
     square = king_square + ONE
     pawn, king = only(square), only(king_square)
     occupied = either(either(get(words, own + ALL), get(words, other + ALL)), pawn)
-    # the king takes the pawn or steps aside; it does not hide a slider's line from itself
+    # the king takes the pawn or steps aside; it does not block a slider's line to its own flight squares
     attacked = _attacked_from_below(words, own, without(occupied, king))
     flights = without(get(AROUND, king_square + king_square), get(words, other + ALL))
     if is_any(without(flights, attacked)):
@@ -146,7 +146,7 @@ def pawn_drop_mates(words: Words, own: np.uint64, king_square: np.uint64) -> boo
 
 @compiled
 def _sees_king(words: Words, own: np.uint64, king_square: np.uint64, occupied: Squares) -> Any:
-    """Whether an own slider looks at the other's king."""
+    """Whether an own slider attacks the enemy king."""
     rooks = either(get(words, own + ROOK), get(words, own + DRAGON))
     bishops = either(get(words, own + BISHOP), get(words, own + HORSE))
     return (

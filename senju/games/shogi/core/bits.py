@@ -1,8 +1,8 @@
-"""Sets of squares as two words of 63 and 18 bits, so that no file lies across a word's edge.
+"""Bitboards: sets of squares as two words of 63 and 18 bits, so that no file crosses a word.
 
 A square is `9 * file + rank` in the view of one side, which moves towards rank 0. A `Squares` is a
-pair (low, high): low holds files 0 to 6, high holds files 7 and 8. What is a whole pattern of ranks
-in the low word serves the high word as well.
+pair (low, high): low holds files 0 to 6, high holds files 7 and 8. A pattern of ranks in the low word
+also fits the high word.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ NOT_RANKS_01 = np.uint64(int(LOW) & ~_ranks(0, 1))
 NOT_RANK_8 = np.uint64(int(LOW) & ~_ranks(8))
 NOT_RANKS_78 = np.uint64(int(LOW) & ~_ranks(7, 8))
 RANK_8_LOW, RANK_8_HIGH = np.uint64(_ranks(8)), np.uint64(_ranks(8, num_files=2))
-ZONE = np.uint64(_ranks(0, 1, 2))  # where men promote, in their own view
+ZONE = np.uint64(_ranks(0, 1, 2))  # where pieces promote, in their own view
 _FILE = np.uint64(0x1FF)
 _LAST_HIGH = np.uint64(1 << 17)  # square 80
 _TWO, _FOUR, _EIGHT, _NINE = np.uint64(2), np.uint64(4), np.uint64(8), np.uint64(9)
@@ -39,7 +39,7 @@ FILE_STEPS = (0, 1, -1, 1, -1, 0, 1, -1)
 RANK_STEPS = (-1, -1, -1, 0, 0, 1, 1, 1)
 OPPOSITE = np.array([5, 7, 6, 4, 3, 0, 2, 1], np.uint64)
 AXES = np.array([0, 2, 3, 1, 1, 0, 3, 2], np.uint64)  # file, rank, and the two diagonals
-_IS_RISING = np.array([0, 1, 0, 1, 0, 1, 1, 0], np.uint64)  # squares' numbers grow in this direction
+_IS_RISING = np.array([0, 1, 0, 1, 0, 1, 1, 0], np.uint64)  # square numbers increase in this direction
 NO_DIRECTION = 255
 
 
@@ -71,7 +71,7 @@ RAYS, DIRECTIONS, AROUND = _build_tables()
 
 @compiled
 def get(words: Words, at: np.uint64) -> Squares:
-    """The set that lies at an offset."""
+    """Read the set at an offset."""
     return words[at], words[at + ONE]
 
 
@@ -96,19 +96,19 @@ def both(a: Squares, b: Squares) -> Squares:
 
 @compiled
 def without(a: Squares, b: Squares) -> Squares:
-    """What is in `a` and not in `b`."""
+    """Difference."""
     return a[0] & ~b[0], a[1] & ~b[1]
 
 
 @compiled
 def within(squares: Squares, ranks: np.uint64) -> Squares:
-    """What stands on the ranks of a one-word pattern."""
+    """The squares on the ranks of a one-word pattern."""
     return squares[0] & ranks, squares[1] & ranks
 
 
 @compiled
 def is_any(squares: Squares) -> Any:
-    """Whether a set has a square at all."""
+    """Whether a set is not empty."""
     return (squares[0] | squares[1]) != ZERO
 
 
@@ -120,13 +120,13 @@ def meet(a: Squares, b: Squares) -> Any:
 
 @compiled
 def count(squares: Squares) -> Any:
-    """How many squares."""
+    """The number of squares."""
     return popcount(squares[0]) + popcount(squares[1])
 
 
 @compiled
 def first(squares: Squares) -> Any:
-    """The lowest square of a set that has one."""
+    """The lowest square of a set that is not empty."""
     return trailing_zeros(squares[0]) if squares[0] != ZERO else _63 + trailing_zeros(squares[1])
 
 
@@ -148,13 +148,13 @@ def rest(squares: Squares) -> Squares:
 
 @compiled
 def left(squares: Squares) -> Squares:
-    """Every square moved one file up in number."""
+    """Every square moved to the next higher file."""
     return (squares[0] << _NINE) & LOW, ((squares[1] << _NINE) | (squares[0] >> _54)) & HIGH
 
 
 @compiled
 def right(squares: Squares) -> Squares:
-    """Every square moved one file down in number."""
+    """Every square moved to the next lower file."""
     return (squares[0] >> _NINE) | ((squares[1] & _FILE) << _54), squares[1] >> _NINE
 
 
@@ -189,9 +189,9 @@ def down_two(squares: Squares) -> Squares:
 
 
 @compiled
-def _fill_up(men: np.uint64, occupied: np.uint64) -> Any:
-    free = ~occupied & NOT_RANK_8  # a square may be entered from below, but not across a file's end
-    reached = men & LOW
+def _fill_up(pieces: np.uint64, occupied: np.uint64) -> Any:
+    free = ~occupied & NOT_RANK_8  # a square may be entered from below, but not from another file
+    reached = pieces & LOW
     reached |= free & (reached >> ONE)
     free &= free >> ONE
     reached |= free & (reached >> _TWO)
@@ -201,22 +201,22 @@ def _fill_up(men: np.uint64, occupied: np.uint64) -> Any:
 
 
 @compiled
-def slide_up(men: Squares, occupied: Squares) -> Squares:
-    """What lances that move up attack, the first man in their way included."""
-    return _fill_up(men[0], occupied[0]), _fill_up(men[1], occupied[1])
+def slide_up(pieces: Squares, occupied: Squares) -> Squares:
+    """The squares attacked by lances that move up, including the first piece in the way."""
+    return _fill_up(pieces[0], occupied[0]), _fill_up(pieces[1], occupied[1])
 
 
 @compiled
-def _fill_down(men: np.uint64, occupied: np.uint64) -> Any:
-    # the carry of a subtraction runs from each man to the next blocker; the file's end blocks too
+def _fill_down(pieces: np.uint64, occupied: np.uint64) -> Any:
+    # the carry of a subtraction runs from each piece to the next blocker; the file's end blocks too
     blockers = occupied | (LOW ^ NOT_RANK_8)
-    return blockers ^ (blockers - ((men & NOT_RANK_8) << ONE))
+    return blockers ^ (blockers - ((pieces & NOT_RANK_8) << ONE))
 
 
 @compiled
-def slide_down(men: Squares, occupied: Squares) -> Squares:
-    """What lances that move down attack, the first man in their way included."""
-    return _fill_down(men[0], occupied[0]), _fill_down(men[1], occupied[1]) & HIGH
+def slide_down(pieces: Squares, occupied: Squares) -> Squares:
+    """The squares attacked by lances that move down, including the first piece in the way."""
+    return _fill_down(pieces[0], occupied[0]), _fill_down(pieces[1], occupied[1]) & HIGH
 
 
 @compiled
@@ -233,7 +233,7 @@ def _beyond(direction: np.uint64, whole: Squares, blocker: np.uint64) -> Squares
 
 @compiled
 def slide_rising(direction: np.uint64, square: np.uint64, occupied: Squares) -> Squares:
-    """What a slider sees in a direction in which squares' numbers grow."""
+    """The squares that a slider attacks in a direction of increasing square numbers."""
     whole = ray(direction, square)
     low, high = whole[0] & occupied[0], (whole[1] & occupied[1]) | _LAST_HIGH
     blocker = trailing_zeros(low) if low != ZERO else _63 + trailing_zeros(high)
@@ -242,7 +242,7 @@ def slide_rising(direction: np.uint64, square: np.uint64, occupied: Squares) -> 
 
 @compiled
 def slide_falling(direction: np.uint64, square: np.uint64, occupied: Squares) -> Squares:
-    """What a slider sees in a direction in which squares' numbers fall."""
+    """The squares that a slider attacks in a direction of decreasing square numbers."""
     whole = ray(direction, square)
     low, high = (whole[0] & occupied[0]) | ONE, whole[1] & occupied[1]
     blocker = _126 - leading_zeros(high) if high != ZERO else _63 - leading_zeros(low)
@@ -260,7 +260,7 @@ def nearest(direction: np.uint64, square: np.uint64, occupied: Squares) -> Any:
 
 @compiled
 def slide_diagonally(square: np.uint64, occupied: Squares) -> Squares:
-    """What a bishop sees."""
+    """The squares that a bishop attacks."""
     return either(
         either(slide_rising(UP_LEFT, square, occupied), slide_falling(DOWN_RIGHT, square, occupied)),
         either(slide_falling(UP_RIGHT, square, occupied), slide_rising(DOWN_LEFT, square, occupied)),
@@ -269,7 +269,7 @@ def slide_diagonally(square: np.uint64, occupied: Squares) -> Squares:
 
 @compiled
 def slide_straight(square: np.uint64, occupied: Squares) -> Squares:
-    """What a rook sees."""
+    """The squares that a rook attacks."""
     return either(
         either(slide_falling(UP, square, occupied), slide_rising(DOWN, square, occupied)),
         either(slide_rising(LEFT, square, occupied), slide_falling(RIGHT, square, occupied)),

@@ -1,7 +1,7 @@
-"""Where everything lies in one row's state, in 64-bit words and in bytes.
+"""Offsets in one row's state, in 64-bit words and in bytes.
 
 Kernels see all rows as one flat array of words and one of bytes over the same memory, so that one
-compiled kernel serves every setting, whatever the length of the history behind the fixed part.
+compiled kernel serves every setting: the fixed part comes first, then a history of any length.
 """
 
 import numpy as np
@@ -13,12 +13,12 @@ HASH = np.uint64(163)
 BOARD = np.uint64(164)  # 11 words, see the bytes below
 HANDS = np.uint64(175)  # 2 words
 PLY = np.uint64(177)
-CHECK_RUNS = np.uint64(178)  # for each side: how many of its last turns began in check without a break
-SEEN = np.uint64(180)  # 64 words: a bit for the lowest twelve of each hash seen, to skip most look-ups
-HASHES = np.uint64(244)  # one for each ply from the state's start; behind them the earlier boards
+CHECK_RUNS = np.uint64(178)  # for each side: its number of consecutive turns that started in check
+SEEN = np.uint64(180)  # 64 words: a Bloom filter of the hashes' lowest twelve bits, to skip most look-ups
+HASHES = np.uint64(244)  # one for each ply from the state's start; the earlier boards follow
 
 # bytes
-BOARD_BYTE = np.uint64(8 * 164)  # 81 men, in Black's view
+BOARD_BYTE = np.uint64(8 * 164)  # 81 pieces, in Black's view
 SIDE_BYTE = np.uint64(8 * 164 + 81)
 IS_CHECK_BYTE = np.uint64(8 * 164 + 82)
 ENDING_BYTE = np.uint64(8 * 164 + 83)
@@ -27,9 +27,9 @@ HANDS_BYTE = np.uint64(8 * 175)  # [colour][kind]
 
 NUM_LEGAL_WORDS = 35
 NUM_RULE_WORDS = 180  # enough to generate and to play moves
-PAST_WORDS = np.uint64(13)  # an earlier position, as it lay in BOARD and HANDS
+PAST_WORDS = np.uint64(13)  # an earlier position: its BOARD and HANDS
 
-# offsets of one side's sets: each kind of man in the order of the codes, those that move as gold, and all
+# offsets of one side's sets: each piece type in the order of the codes, pieces that move like gold, and all
 PAWN, LANCE, KNIGHT, SILVER = (np.uint64(2 * kind) for kind in range(4))
 BISHOP, ROOK, KING = (np.uint64(2 * kind) for kind in range(5, 8))
 HORSE, DRAGON, GOLD, ALL = (np.uint64(2 * kind) for kind in range(12, 16))

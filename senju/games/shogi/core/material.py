@@ -1,20 +1,12 @@
-"""Counting men: what a move wins at once, and after the best reply."""
+"""Material: what a move wins at once, and after the best reply."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from senju.games.shogi.core import layout as at
 from senju.games.shogi.core.bits import Words
-from senju.games.shogi.core.layout import (
-    BOARD_BYTE,
-    HANDS_BYTE,
-    LEGAL,
-    NUM_LEGAL_WORDS,
-    NUM_RULE_WORDS,
-    SIDE_BYTE,
-    VIEW,
-)
 from senju.games.shogi.core.moves import Octets, generate
 from senju.games.shogi.core.packing import pack_sets
 from senju.games.shogi.core.position import PROMOTED, play, source_of
@@ -29,45 +21,47 @@ _3, _7, _10, _20, _80, _81 = (np.uint64(n) for n in (3, 7, 10, 20, 80, 81))
 
 @compiled
 def _gain(words: Words, octets: Octets, base: np.uint64, action: np.uint64) -> Any:
-    """The man that a move takes, on the board and in hand, and what promotion adds."""
+    """The value of the captured piece, on the board and in hand, plus that of a promotion."""
     kind = action // _81
     if kind >= _20:
         return 0.0
     start = base << _3
-    side = np.uint64(octets[start + SIDE_BYTE])
-    own, target, board = base + VIEW * side, action - kind * _81, start + BOARD_BYTE
+    side = np.uint64(octets[start + at.SIDE_BYTE])
+    own, target, board = base + at.VIEW * side, action - kind * _81, start + at.BOARD_BYTE
     taken = octets[board + (_80 - target if side != ZERO else target)] & np.uint8(15)
     gain = _VALUES[taken] + _IN_HAND[taken]
     if kind < _10:
         return gain
     source = source_of(words, own, kind - _10, target)
-    man = octets[board + (_80 - source if side != ZERO else source)] & np.uint8(15)
-    return gain + _VALUES[PROMOTED[man]] - _VALUES[man]
+    piece = octets[board + (_80 - source if side != ZERO else source)] & np.uint8(15)
+    return gain + _VALUES[PROMOTED[piece]] - _VALUES[piece]
 
 
 @compiled
-def _play_copy(words: Words, octets: Octets, base: np.uint64, action: int, at: np.uint64, out: Words) -> Any:
-    """Play a move in a copy, at word `at`, of what rules need of a row; return how many replies there are."""
-    for index in range(NUM_RULE_WORDS):
-        words[at + np.uint64(index)] = words[base + np.uint64(index)]
-    play(words, octets, at, np.uint64(action))
-    start = at << _3
-    side = np.uint64(octets[start + SIDE_BYTE])
-    generate(words, at + VIEW * side, octets, start + HANDS_BYTE + _7 * side, out)
-    return pack_sets(out, words, at + LEGAL)
+def _play_copy(
+    words: Words, octets: Octets, base: np.uint64, action: int, offset: np.uint64, out: Words
+) -> Any:
+    """Play a move in a copy of the row at word `offset`; return the number of replies."""
+    for index in range(at.NUM_RULE_WORDS):
+        words[offset + np.uint64(index)] = words[base + np.uint64(index)]
+    play(words, octets, offset, np.uint64(action))
+    start = offset << _3
+    side = np.uint64(octets[start + at.SIDE_BYTE])
+    generate(words, offset + at.VIEW * side, octets, start + at.HANDS_BYTE + _7 * side, out)
+    return pack_sets(out, words, offset + at.LEGAL)
 
 
 @compiled
-def _best_reply(words: Words, octets: Octets, base: np.uint64, at: np.uint64, out: Words) -> Any:
-    """The most that the side to move can win at once."""
+def _best_reply(words: Words, octets: Octets, base: np.uint64, offset: np.uint64, out: Words) -> Any:
+    """The largest gain of the side to move by one move."""
     best = -np.inf
-    for index in range(NUM_LEGAL_WORDS):
-        replies = words[base + LEGAL + np.uint64(index)]
+    for index in range(at.NUM_LEGAL_WORDS):
+        replies = words[base + at.LEGAL + np.uint64(index)]
         while replies != ZERO:
             reply = index * WORD_BITS + int(trailing_zeros(replies))
             replies &= replies - ONE
             gain = _gain(words, octets, base, np.uint64(reply))
-            if _play_copy(words, octets, base, reply, at, out) == ZERO:
+            if _play_copy(words, octets, base, reply, offset, out) == ZERO:
                 gain += MATE_VALUE
             best = max(best, gain)
     return best
@@ -81,15 +75,19 @@ def action_values(
     depth: int,
     values: NDArray[np.float64],  # [row, action], minus infinity on entry
 ) -> None:
-    """Write what each legal action wins within one or two plies."""
-    scratch = np.empty(3 * NUM_RULE_WORDS, np.uint64)
+    """Write the gain of each legal action within one or two plies."""
+    scratch = np.empty(3 * at.NUM_RULE_WORDS, np.uint64)
     scratch_octets = scratch.view(np.uint8)
-    out, first, second = np.empty(54, np.uint64), np.uint64(NUM_RULE_WORDS), np.uint64(2 * NUM_RULE_WORDS)
+    out, first, second = (
+        np.empty(54, np.uint64),
+        np.uint64(at.NUM_RULE_WORDS),
+        np.uint64(2 * at.NUM_RULE_WORDS),
+    )
     for row in range(values.shape[0]):
-        for index in range(NUM_RULE_WORDS):
+        for index in range(at.NUM_RULE_WORDS):
             scratch[index] = words[np.uint64(row) * width + np.uint64(index)]
-        for index in range(NUM_LEGAL_WORDS):
-            moves = scratch[LEGAL + np.uint64(index)]
+        for index in range(at.NUM_LEGAL_WORDS):
+            moves = scratch[at.LEGAL + np.uint64(index)]
             while moves != ZERO:
                 action = index * WORD_BITS + int(trailing_zeros(moves))
                 moves &= moves - ONE

@@ -1,8 +1,8 @@
-"""All legal moves of one side as 27 sets of destinations, which in order are the legal actions.
+"""The move generator: all legal moves of one side as 27 sets of destinations, in the order of the actions.
 
-A move is named by its direction, whether it promotes, and its destination; the man that moves is
-the nearest one behind. So the generator never looks at single moves. A man pinned on an axis may
-move in that axis's two directions only, and one intersection per direction enforces all pins.
+A move is given by its direction, whether it promotes, and its destination; the nearest piece in the opposite
+direction moves. So the generator never handles single moves. A piece pinned on an axis may move along this
+axis only, and one intersection per direction enforces all pins.
 """
 
 from typing import Any
@@ -81,7 +81,7 @@ _2, _4, _8, _81 = (np.uint64(n) for n in (2, 4, 8, 81))
 
 @inlined
 def _lines_to_king(words: Words, other: np.uint64, king_square: np.uint64) -> Squares:
-    """The other's sliders that stand on a line with the king, whatever is in between."""
+    """Enemy sliders on a line with the king, whatever is in between."""
     rooks = either(get(words, other + ROOK), get(words, other + DRAGON))
     bishops = either(get(words, other + BISHOP), get(words, other + HORSE))
     above = ray(UP, king_square)
@@ -126,9 +126,9 @@ def _steps(
     free: Any,
     out: Words,
 ) -> None:
-    """Men that step, lances, and the king to its `flights`.
+    """Moves of stepping pieces, of lances, and of the king to its `flights`.
 
-    `free` holds, per axis, the men that may move along it, and last those that no pin holds.
+    `free` holds, per axis, the pieces that may move along it, and last the unpinned pieces.
     """
     on_file, on_rank, on_falling, on_rising, unpinned = free
     silver, gold = get(words, own + SILVER), get(words, own + GOLD)
@@ -180,35 +180,35 @@ def _steps(
 
 @inlined
 def _slides(words: Words, own: np.uint64, occupied: Squares, targets: Squares, free: Any, out: Words) -> None:
-    """Rooks, bishops, and what they promote to, one man at a time."""
+    """Moves of rooks, bishops, dragons and horses, one piece at a time."""
     on_file, on_rank, on_falling, on_rising, _ = free
     dragons, horses = get(words, own + DRAGON), get(words, own + HORSE)
     rooks = either(get(words, own + ROOK), dragons)
     while is_any(rooks):
-        square, man = first(rooks), only(first(rooks))
+        square, piece = first(rooks), only(first(rooks))
         rooks = rest(rooks)
-        may_promote, in_zone = not meet(man, dragons), is_any(within(man, ZONE))
-        if meet(man, on_file):
+        may_promote, in_zone = not meet(piece, dragons), is_any(within(piece, ZONE))
+        if meet(piece, on_file):
             found = both(slide_falling(UP, square, occupied), targets)
             _add_slides(out, UP, may_promote, in_zone, found)
             found = both(slide_rising(DOWN, square, occupied), targets)
             _add_slides(out, DOWN, may_promote, in_zone, found)
-        if meet(man, on_rank):
+        if meet(piece, on_rank):
             found = both(slide_rising(LEFT, square, occupied), targets)
             _add_slides(out, LEFT, may_promote, in_zone, found)
             found = both(slide_falling(RIGHT, square, occupied), targets)
             _add_slides(out, RIGHT, may_promote, in_zone, found)
     bishops = either(get(words, own + BISHOP), horses)
     while is_any(bishops):
-        square, man = first(bishops), only(first(bishops))
+        square, piece = first(bishops), only(first(bishops))
         bishops = rest(bishops)
-        may_promote, in_zone = not meet(man, horses), is_any(within(man, ZONE))
-        if meet(man, on_falling):
+        may_promote, in_zone = not meet(piece, horses), is_any(within(piece, ZONE))
+        if meet(piece, on_falling):
             found = both(slide_rising(UP_LEFT, square, occupied), targets)
             _add_slides(out, UP_LEFT, may_promote, in_zone, found)
             found = both(slide_falling(DOWN_RIGHT, square, occupied), targets)
             _add_slides(out, DOWN_RIGHT, may_promote, in_zone, found)
-        if meet(man, on_rising):
+        if meet(piece, on_rising):
             found = both(slide_falling(UP_RIGHT, square, occupied), targets)
             _add_slides(out, UP_RIGHT, may_promote, in_zone, found)
             found = both(slide_rising(DOWN_LEFT, square, occupied), targets)
@@ -217,7 +217,7 @@ def _slides(words: Words, own: np.uint64, occupied: Squares, targets: Squares, f
 
 @compiled
 def _held(octets: Octets, hand: np.uint64, ranks: np.uint64) -> Any:
-    """The ranks' pattern where a man of that kind is in hand, nothing where none is."""
+    """The ranks' pattern if the hand has a piece of that type, else no squares."""
     return ranks if octets[hand] != 0 else ZERO
 
 
@@ -225,8 +225,8 @@ def _held(octets: Octets, hand: np.uint64, ranks: np.uint64) -> Any:
 def _drops(
     words: Words, own: np.uint64, octets: Octets, hand: np.uint64, targets: Squares, out: Words
 ) -> None:
-    """Drops of what is in hand onto `targets`, which are empty."""
-    # subtracting the pawns from the last rank borrows there in each file that has one
+    """Drops of the pieces in hand onto `targets`, which are empty squares."""
+    # subtracting the pawns from the last rank borrows in each file with a pawn
     pawns = get(words, own + PAWN)
     open_low, open_high = (RANK_8_LOW - pawns[0]) & RANK_8_LOW, (RANK_8_HIGH - pawns[1]) & RANK_8_HIGH
     open_files = (open_low << ONE) - (open_low >> _8), (open_high << ONE) - (open_high >> _8)
@@ -244,11 +244,11 @@ def _drops(
 
 @inlined
 def generate(words: Words, own: np.uint64, octets: Octets, hand: np.uint64, out: Words) -> Any:
-    """Write the moves of the side whose view starts at `own` as 27 sets; return whether it is in check."""
+    """Write the legal moves of the side whose view is at `own` as 27 sets; return whether it is in check."""
     other = own + OTHER
     mine, theirs, king = get(words, own + ALL), get(words, other + ALL), get(words, own + KING)
     occupied, king_square = either(mine, theirs), first(king)
-    # with the king off the board, so that it cannot flee along a slider's line
+    # without the king, so that it cannot flee along a slider's line
     attacked = attacked_from_above(words, other, without(occupied, king))
     is_check = meet(attacked, king)
     targets, empty = (LOW ^ mine[0], HIGH ^ mine[1]), (LOW ^ occupied[0], HIGH ^ occupied[1])
@@ -278,7 +278,7 @@ def generate(words: Words, own: np.uint64, octets: Octets, hand: np.uint64, out:
                 pinned_rising = either(pinned_rising, pinned)
     if is_check:
         checkers = either(checkers, stepping_attackers(words, other, king))
-        is_single = count(checkers) == ONE  # two checks at once: only the king can move
+        is_single = count(checkers) == ONE  # double check: only the king can move
         targets = either(checkers, between) if is_single else nothing
         empty = between if is_single else nothing
     pinned = either(either(pinned_file, pinned_rank), either(pinned_falling, pinned_rising))

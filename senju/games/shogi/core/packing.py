@@ -1,7 +1,7 @@
 """27 sets of 81 squares as 35 words without gaps: the layout of the legal actions.
 
-Where each bit goes is known beforehand, so the code is laid out straight, by a loop that runs while
-compiling: half the time of a loop that shifts by variables.
+The position of each bit is known at compile time, so the loop is unrolled while compiling: this takes
+half the time of a loop that shifts by variables.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ _NUM_SETS, _LOW_BITS, _HIGH_BITS, _WORD_BITS = 27, 63, 18, 64
 
 @intrinsic  # type: ignore[untyped-decorator]  # numba has no types
 def pack_sets(typing_context: Any, sets: Any, words: Any, start: Any) -> Any:
-    """Write 27 sets (54 words) to 35 words from `start` on; return how many bits are set."""
+    """Write 27 sets (54 words) to 35 words from `start`; return the number of set bits."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         word = ir.IntType(64)
@@ -26,7 +26,7 @@ def pack_sets(typing_context: Any, sets: Any, words: Any, start: Any) -> Any:
             data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
             return builder.gep(data, [index])
 
-        parts: list[list[Any]] = [[] for _ in range(NUM_LEGAL_WORDS)]  # what is ORed into each word
+        parts: list[list[Any]] = [[] for _ in range(NUM_LEGAL_WORDS)]  # the operands of each word's OR
         bit = 0
         for index in range(2 * _NUM_SETS):
             loaded = builder.load(place(0, ir.Constant(word, index)))

@@ -1,143 +1,134 @@
-"""Putting men on the board and playing moves: both views, the board, hands and hash kept in step."""
+"""Setting up positions and playing moves: updates both views, the board, the hands and the hash."""
 
 from typing import Any
 
 import numpy as np
 
+from senju.games.shogi.core import layout as at
 from senju.games.shogi.core.bits import OPPOSITE, Words, either, get, nearest
-from senju.games.shogi.core.layout import (
-    ALL,
-    BOARD_BYTE,
-    GOLD,
-    HANDS_BYTE,
-    HASH,
-    OTHER,
-    SIDE_BYTE,
-    VIEW,
-)
 from senju.games.shogi.core.moves import Octets
 from senju.kernels import ALL_BITS, ONE, ZERO, compiled, inlined
 
-# whether a man moves as gold does
+# whether a piece moves as gold does
 _AS_GOLD = np.array([ALL_BITS if code in (5, 9, 10, 11, 12) else 0 for code in range(16)], np.uint64)
 PROMOTED = np.array([0, 9, 10, 11, 12, 0, 13, 14, 0, 0, 0, 0, 0, 0, 0, 0], np.uint8)
 _HAND_OF_KIND = np.array([0, 0, 1, 2, 3, 4, 5, 6, 0, 0, 1, 2, 3, 5, 6, 0], np.uint64)
 
 _MOST_IN_HAND = 18
 _COUNTS = np.uint64(_MOST_IN_HAND + 1)
-# Zobrist 1970: the hash of a position is the exclusive or of one key for each thing that is so
+# Zobrist 1970: the hash of a position is the XOR of one key for each piece on its square, hand count and side
 _generator = np.random.Generator(np.random.Philox(key=0x53686F6769))
 _BOARD_KEYS = _generator.integers(2**64, size=32 * 81, dtype=np.uint64)  # [code][square in Black's view]
 _HAND_KEYS = _generator.integers(2**64, size=14 * (_MOST_IN_HAND + 1), dtype=np.uint64)  # [hand][count]
 _SIDE_KEY = _generator.integers(2**64, dtype=np.uint64)
 
-_OF_WHITE, _KIND, _NOBODY, _ONE_MAN = np.uint8(16), np.uint8(15), np.uint8(0), np.uint8(1)
+_OF_WHITE, _KIND, _NO_PIECE, _ONE_PIECE = np.uint8(16), np.uint8(15), np.uint8(0), np.uint8(1)
 _7, _8, _9, _10, _11, _20, _63, _80, _81 = (np.uint64(n) for n in (7, 8, 9, 10, 11, 20, 63, 80, 81))
 
 
 @compiled
 def _flip(words: Words, sets: np.uint64, code: np.uint8, square: np.uint64) -> None:
-    """Put a man into the sets it belongs to, or take it out, in one view."""
+    """Add a piece to its sets, or remove it, in one view."""
     is_high = ONE if square >= _63 else ZERO
     bit = ONE << (square - is_high * _63)
     sets += is_high
     words[sets + ((np.uint64(code) - ONE) << ONE)] ^= bit
-    words[sets + GOLD] ^= bit & _AS_GOLD[code]
-    words[sets + ALL] ^= bit
+    words[sets + at.GOLD] ^= bit & _AS_GOLD[code]
+    words[sets + at.ALL] ^= bit
 
 
 @inlined
-def _flip_man(words: Words, own: np.uint64, mirrored: np.uint64, code: np.uint8, square: np.uint64) -> None:
-    """Set down or take up a man, in both views."""
+def _flip_piece(words: Words, own: np.uint64, mirrored: np.uint64, code: np.uint8, square: np.uint64) -> None:
+    """Add or remove a piece, in both views."""
     _flip(words, own, code, square)
     _flip(words, mirrored, code, _80 - square)
 
 
 @compiled
 def board_key(code: np.uint8, square: np.uint64) -> Any:
-    """The key of a man on a square of Black's view."""
+    """The hash key of a piece on a square of Black's view."""
     return _BOARD_KEYS[np.uint64(code) * _81 + square]
 
 
 @compiled
 def hand_key(hand: np.uint64, count: np.uint8) -> Any:
-    """The key of so many men of one kind in one hand; hands are numbered 7 * colour + kind."""
+    """The hash key of a count of pieces in hand; `hand` is 7 * side + kind."""
     return _HAND_KEYS[hand * _COUNTS + np.uint64(count)]
 
 
 @compiled
 def set_up(words: Words, octets: Octets, base: np.uint64) -> None:
-    """Make the sets and the hash of a row from its board, hands and side."""
+    """Compute the sets and the hash of a row from its board, hands and side."""
     start = base << np.uint64(3)
     for index in range(128):
         words[base + np.uint64(index)] = ZERO
-    key = _SIDE_KEY if octets[start + SIDE_BYTE] != _NOBODY else ZERO
+    key = _SIDE_KEY if octets[start + at.SIDE_BYTE] != _NO_PIECE else ZERO
     for index in range(81):
         square = np.uint64(index)
-        man = octets[start + BOARD_BYTE + square]
-        if man == _NOBODY:
+        piece = octets[start + at.BOARD_BYTE + square]
+        if piece == _NO_PIECE:
             continue
-        key ^= board_key(man, square)
-        if man < _OF_WHITE:
-            _flip_man(words, base, base + VIEW + OTHER, man, square)
+        key ^= board_key(piece, square)
+        if piece < _OF_WHITE:
+            _flip_piece(words, base, base + at.VIEW + at.OTHER, piece, square)
         else:
-            _flip_man(words, base + VIEW, base + OTHER, man & _KIND, _80 - square)
+            _flip_piece(words, base + at.VIEW, base + at.OTHER, piece & _KIND, _80 - square)
     for index in range(14):
-        at = np.uint64(index)
-        key ^= hand_key(at, octets[start + HANDS_BYTE + at])
-    words[base + HASH] = key
+        offset = np.uint64(index)
+        key ^= hand_key(offset, octets[start + at.HANDS_BYTE + offset])
+    words[base + at.HASH] = key
 
 
 @inlined
 def source_of(words: Words, own: np.uint64, direction: np.uint64, target: np.uint64) -> Any:
-    """Where the man stands that moves to a square in a direction, in its own view."""
+    """The source square of the piece that moves to a square in a direction, in its own view."""
     if direction == _8:
         return target - _7
     if direction == _9:
         return target + _11
-    occupied = either(get(words, own + ALL), get(words, own + OTHER + ALL))
+    occupied = either(get(words, own + at.ALL), get(words, own + at.OTHER + at.ALL))
     return nearest(OPPOSITE[direction], target, occupied)
 
 
 @inlined
 def play(words: Words, octets: Octets, base: np.uint64, action: np.uint64) -> None:
-    """Play a legal action in the row that starts at word `base`; board, hands, side and hash follow."""
+    """Play a legal action in the row that starts at word `base`; updates board, hands, side and hash."""
     start = base << np.uint64(3)
-    side = np.uint64(octets[start + SIDE_BYTE])
-    own = base + VIEW * side  # the mover's sets in its own view
-    mirrored = base + VIEW * (ONE - side) + OTHER  # and in the other's
+    side = np.uint64(octets[start + at.SIDE_BYTE])
+    own = base + at.VIEW * side  # the mover's sets in its own view
+    mirrored = base + at.VIEW * (ONE - side) + at.OTHER  # and in the other's
     kind = action // _81
     target = action - kind * _81
     is_white = side != ZERO
-    colour = _OF_WHITE if is_white else _NOBODY
+    colour = _OF_WHITE if is_white else _NO_PIECE
     target_on_board = _80 - target if is_white else target
-    board, hands, hand = start + BOARD_BYTE, start + HANDS_BYTE, side * _7
-    key = words[base + HASH]
+    board, hands, hand = start + at.BOARD_BYTE, start + at.HANDS_BYTE, side * _7
+    key = words[base + at.HASH]
 
     if kind >= _20:
         hand += kind - _20
-        man = np.uint8(kind - _20) + _ONE_MAN
+        piece = np.uint8(kind - _20) + _ONE_PIECE
         num_held = octets[hands + hand]
-        octets[hands + hand] = num_held - _ONE_MAN
-        key ^= hand_key(hand, num_held) ^ hand_key(hand, num_held - _ONE_MAN)
+        octets[hands + hand] = num_held - _ONE_PIECE
+        key ^= hand_key(hand, num_held) ^ hand_key(hand, num_held - _ONE_PIECE)
     else:
         source = source_of(words, own, kind - _10 if kind >= _10 else kind, target)
         source_on_board = _80 - source if is_white else source
-        man = octets[board + source_on_board] & _KIND
+        piece = octets[board + source_on_board] & _KIND
         taken = octets[board + target_on_board] & _KIND
-        octets[board + source_on_board] = _NOBODY
-        _flip_man(words, own, mirrored, man, source)
-        key ^= board_key(man | colour, source_on_board)
+        octets[board + source_on_board] = _NO_PIECE
+        _flip_piece(words, own, mirrored, piece, source)
+        key ^= board_key(piece | colour, source_on_board)
         if kind >= _10:
-            man = PROMOTED[man]
-        if taken != _NOBODY:
-            _flip_man(words, mirrored - OTHER, own + OTHER, taken, _80 - target)
+            piece = PROMOTED[piece]
+        if taken != _NO_PIECE:
+            _flip_piece(words, mirrored - at.OTHER, own + at.OTHER, taken, _80 - target)
             key ^= board_key(taken | (colour ^ _OF_WHITE), target_on_board)
             hand += _HAND_OF_KIND[taken]
             num_held = octets[hands + hand]
-            octets[hands + hand] = num_held + _ONE_MAN
-            key ^= hand_key(hand, num_held) ^ hand_key(hand, num_held + _ONE_MAN)
-    octets[board + target_on_board] = man | colour
-    _flip_man(words, own, mirrored, man, target)
-    octets[start + SIDE_BYTE] ^= _ONE_MAN
-    words[base + HASH] = key ^ board_key(man | colour, target_on_board) ^ _SIDE_KEY
+            octets[hands + hand] = num_held + _ONE_PIECE
+            key ^= hand_key(hand, num_held) ^ hand_key(hand, num_held + _ONE_PIECE)
+    octets[board + target_on_board] = piece | colour
+    _flip_piece(words, own, mirrored, piece, target)
+    octets[start + at.SIDE_BYTE] ^= _ONE_PIECE
+    words[base + at.HASH] = key ^ board_key(piece | colour, target_on_board) ^ _SIDE_KEY

@@ -1,0 +1,74 @@
+"""The plan: what a backend plays, as plain typed records that can be sent anywhere.
+
+One codec serves all: `plan.model_dump(mode="json")` and `Plan.model_validate`.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from senju.collect.exploration import BY_POLICY, Acting
+from senju.collect.resignation import NEVER, Resignation
+from senju.collect.slots import RingShape
+from senju.config import Part, Settings
+from senju.opponents.table import TableSettings
+
+_Count = Annotated[int, Field(ge=1, lt=2**31)]
+
+
+class PolicyPlan(Part):
+    """A policy that learns, and how much of what it did is kept for its learner."""
+
+    model: Settings  # name and settings
+    seed: int = Field(0, ge=0, lt=2**63)  # of the network's first weights
+    acting: Acting = BY_POLICY
+    kept_turns: int = Field(
+        1, ge=1, lt=2**53
+    )  # collected rollouts that stay readable: the newest, or a replay
+    keeps_final: bool = False  # whether the positions in which games were truncated stay as well
+    transient_turns: _Count = 1  # of which all columns are kept
+
+
+class Plan(Part):
+    """What is played. One policy plays all seats, or there is one for each seat."""
+
+    game: Settings  # name and settings
+    policies: tuple[PolicyPlan, ...] = Field(min_length=1)
+    seed: int = Field(ge=0, lt=2**63)
+    num_shards: _Count
+    games_per_shard: _Count
+    rollout_steps: _Count
+    opponents: TableSettings | None = None  # None: the policies play all seats
+    num_snapshots: int = Field(0, ge=0, lt=2**31)  # places for the weights of past policies
+    is_shared: bool = False  # whether rollouts lie in shared memory because other processes learn from them
+    max_lag: int = Field(0, ge=0, lt=2**31)  # rollouts a shard may be ahead of the learner; 0: `sync` mode
+    whole_games: bool = False  # whether each rollout is one game of every row, from its start to its end
+    max_game_length: int = Field(0, ge=0, lt=2**63)  # steps after which a game is truncated; 0: never
+    resignation: Resignation = NEVER
+    folder: str | None = None  # where files for people are written, such as a failing shard
+    sockets: tuple[str, ...] = ()  # files that workers remove if this process is killed
+
+    @property
+    def most_opponents(self) -> int:
+        """How many opponents there can be at once."""
+        return self.num_snapshots + (len(self.opponents.fixed) if self.opponents else 0)
+
+    def acting(self, policy: PolicyPlan) -> Acting:
+        """How a policy's network acts in the shards of this plan."""
+        return policy.acting._replace(rungs=self.num_shards)
+
+    @property
+    def ring_shapes(self) -> tuple[RingShape, ...]:
+        """How many rollouts there is room for, for each policy."""
+        return tuple(
+            RingShape(
+                num_shards=self.num_shards,
+                num_steps=self.rollout_steps,
+                num_rows=self.games_per_shard,
+                kept=policy.kept_turns,
+                ahead=self.max_lag,
+                keeps_final=policy.keeps_final,
+                transient=policy.transient_turns,
+            )
+            for policy in self.policies
+        )

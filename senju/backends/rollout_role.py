@@ -1,0 +1,172 @@
+"""The role of workers that play rollouts: one task is one rollout of one shard."""
+
+import copy
+import mmap
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from senju.backends.building import (
+    PlanModels,
+    new_models,
+    new_rollout_player,
+    new_shard,
+    warm_up_plan,
+    weight_sizes,
+)
+from senju.backends.plan import Plan
+from senju.backends.schedule import Played, RolloutTask
+from senju.backends.shared_block import FIRST_STAGE, HEARTBEAT, RolloutBlock
+from senju.collect.orders import NO_ORDERS, unpack_orders
+from senju.collect.rollout import STAGES
+from senju.collect.seating import Failure
+from senju.games import make_game
+from senju.timing import StageClock
+from senju.usercode import refuse_forked_child
+from senju.workers.role import Handler, Payload, Role, Start
+from senju.workers.shared_memory import map_shared
+
+_LONGEST_FAILURE = 1_000  # characters of what an opponent raised
+
+
+@dataclass(frozen=True)
+class RolloutRole(Role):
+    """Plays rollouts from and into shared arrays."""
+
+    activity = "playing"
+    repeats = "It is played again, exactly."
+    new_handler = "senju.backends.rollout_role:new_player"
+
+    plan: Plan
+    models: PlanModels
+    memory: mmap.mmap | NDArray[np.uint8]
+    block: RolloutBlock
+    set_aside: Callable[[RolloutTask, str, int], str]
+    descriptor: int = -1  # of the memory, if it is shared
+    plan_for_processes: Plan | None = None  # with names that another process can import
+
+    @property
+    def descriptors(self) -> Sequence[int]:
+        """The shared memory."""
+        return (self.descriptor,)
+
+    @property
+    def sockets(self) -> Sequence[str]:
+        """The run's control socket."""
+        return self.plan.sockets
+
+    def start_payload(self, index: int) -> Payload:
+        """The plan."""
+        assert self.plan_for_processes is not None
+        return Payload(self.plan_for_processes.model_dump(mode="json"))
+
+    def local_handler(self, start: Start) -> Handler:
+        """A player with copies of the models: building them would use this process's random numbers."""
+        return RolloutHandler(self.plan, copy.deepcopy(self.models), self.memory, start.index)
+
+    def task_payload(self, task: RolloutTask, worker: dict[str, Any]) -> Payload:
+        """Shard and turn."""
+        return Payload((task.shard, task.turn))
+
+    def result(self, task: RolloutTask, payload: Payload) -> Played:
+        """The version that acted, and failed opponents."""
+        version, failures = payload.values
+        return Played(version, tuple(Failure(*failure) for failure in failures))
+
+    def describe(self, task: RolloutTask) -> str:
+        """Shard, rows, rollout and seed."""
+        first = task.shard * self.plan.games_per_shard
+        rows = f"rows {first} to {first + self.plan.games_per_shard - 1}"
+        return f"shard {task.shard} ({rows}), rollout {task.turn}, seed {self.plan.seed}"
+
+    def heartbeat(self, index: int) -> float:
+        """The worker's counter in shared memory."""
+        return float(self.block.stats[index, HEARTBEAT])
+
+    def on_exhausted(self, task: RolloutTask, cause: str, attempts: int) -> str:
+        """Set the shard aside."""
+        return self.set_aside(task, cause, attempts)
+
+
+class StatsClock(StageClock):
+    """Writes its times to shared memory; every reading is a heartbeat."""
+
+    def __init__(self, stats: NDArray[np.float64]) -> None:
+        super().__init__()
+        self._stats = cast("memoryview[float]", stats.data)
+        self._columns = {stage: FIRST_STAGE + index for index, stage in enumerate(STAGES)}
+
+    def start(self) -> None:
+        """Begin timing."""
+        super().start()
+        self._stats[HEARTBEAT] += 1.0
+
+    def lap(self, stage: str) -> None:
+        """The time since the last lap was spent in `stage`."""
+        refuse_forked_child()
+        now, stats = perf_counter(), self._stats
+        stats[self._columns[stage]] += now - self._last
+        stats[HEARTBEAT] += 1.0
+        self._last = now
+
+
+class RolloutHandler(Handler):
+    """Plays a plan's rollouts.
+
+    The current shard is a private copy. The shared state changes only when the rollout is finished, so a
+    worker that dies leaves the state that the rollout began with.
+    """
+
+    def __init__(
+        self, plan: Plan, models: PlanModels, memory: mmap.mmap | NDArray[np.uint8], index: int
+    ) -> None:
+        game = make_game(**plan.game)
+        warm_up_plan(plan, game, models)
+        self._plan = plan
+        self._block = RolloutBlock(plan, game, weight_sizes(models), memory)
+        self._published = np.empty(self._block.weights.num_bytes, np.uint8)
+        self._stamp, self._orders = -1, NO_ORDERS
+        clock = StatsClock(self._block.stats[index])
+        self._player = new_rollout_player(plan, game, models, clock, self._block.opponents.read)
+        self._shard = new_shard(plan, game, 0)
+
+    def execute(self, task: Payload) -> Payload:
+        """Play a rollout with the newest weights."""
+        index, turn = task.values
+        self._take_weights()
+        shard, rings = self._shard, self._block.rings
+        shard.index = index
+        shard.restore(self._block.state(index, turn))
+        for ring in rings:
+            ring.open(index, turn)
+        slots = [ring.slot(index, turn) for ring in rings]
+        self._player.play(shard, slots, self._orders)
+        for ring in rings:
+            ring.seal(index, turn)
+        self._block.state(index, turn + 1).write(shard.state)
+        return Payload((self._orders.version, self._take_failures()))
+
+    def _take_weights(self) -> None:
+        if self._block.weights.stamp != self._stamp:
+            self._stamp, _ = self._block.weights.read(self._published)
+            weights = self._player.weights
+            weights.write(self._published[: weights.num_bytes])
+            self._orders = unpack_orders(self._published, self._plan.most_opponents, len(self._plan.policies))
+
+    def _take_failures(self) -> list[Failure]:
+        others = self._player.others
+        failures = others.take_failures() if others is not None else []
+        return [failure._replace(what=failure.what[:_LONGEST_FAILURE]) for failure in failures]
+
+
+def new_player(start: Start) -> RolloutHandler:
+    """In a worker process."""
+    plan = Plan.model_validate(start.payload.values)
+    (descriptor,) = start.descriptors
+    memory = map_shared(descriptor, os.fstat(descriptor).st_size)
+    return RolloutHandler(plan, new_models(plan), memory, start.index)

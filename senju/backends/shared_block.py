@@ -1,0 +1,100 @@
+"""Every array that workers and the learner share, laid out in one block of memory.
+
+The layout follows from the plan alone, so a worker computes it for itself.
+"""
+
+import bisect
+import mmap
+
+import numpy as np
+from numpy.typing import NDArray
+
+from senju.backends.building import OpponentWeights, WeightSizes, new_rings
+from senju.backends.plan import Plan
+from senju.backends.shared_weights import SharedWeights
+from senju.collect.orders import orders_bytes
+from senju.collect.rollout import STAGES
+from senju.collect.shard import ShardState, new_shard_state
+from senju.errors import ConfigError
+from senju.games.game import Game
+from senju.machine import memory_available
+from senju.workers.shared_memory import Carver, Counter, mebibytes, require_memory
+
+HEARTBEAT, FIRST_STAGE = 0, 1  # columns of a worker's stats: a counter, then seconds of each stage
+STATS_SIZE = -(-(FIRST_STAGE + len(STAGES)) // 8) * 8  # whole cache lines of float64
+
+
+class RolloutBlock:
+    """Slots, shard states, weights and the workers' stats, as views of one block.
+
+    A shard may be `depth` turns ahead, and has one state more: turn t is played from the state at
+    t % (depth + 1) to the one after it. So the state before a rollout outlives the rollout,
+    and the rollout can be played again.
+    """
+
+    def __init__(
+        self, plan: Plan, game: Game, sizes: WeightSizes, block: mmap.mmap | NDArray[np.uint8] | None
+    ) -> None:
+        allocate = Carver(block) if block is not None else Counter()
+        self.depth = plan.max_lag + 1
+        rows = plan.games_per_shard
+        orders = orders_bytes(plan.most_opponents, len(plan.policies))
+        self.weights = SharedWeights(sizes.policies + orders, allocate)
+        self.opponents = OpponentWeights(plan, sizes, allocate)
+        self.stats: NDArray[np.float64] = allocate((plan.num_shards, STATS_SIZE), np.float64)
+        counter = allocate if isinstance(allocate, Counter) else None
+        before = counter.num_bytes if counter else 0
+        self._states = [
+            [new_shard_state(game, rows, allocate) for _ in range(self.depth + 1)]
+            for _ in range(1 if counter else plan.num_shards)
+        ]
+        if counter:  # shards are alike, and there may be a million: count one and multiply
+            counter.num_bytes += (counter.num_bytes - before) * (plan.num_shards - 1)
+        self.rings = new_rings(plan, game, allocate)
+        self.num_bytes = allocate.num_bytes if isinstance(allocate, Counter) else 0
+
+    def state(self, shard: int, turn: int) -> ShardState:
+        """The shard's state before that rollout."""
+        return self._states[shard][turn % (self.depth + 1)]
+
+
+def rollout_bytes(plan: Plan, game: Game, sizes: WeightSizes) -> int:
+    """How many bytes the rollouts of a plan need, with networks of these sizes."""
+    return RolloutBlock(plan, game, sizes, None).num_bytes
+
+
+LEARNER_BYTES = 64  # what a learner keeps of each position in its replay: links and priorities
+
+
+def require_room(plan: Plan, game: Game, sizes: WeightSizes) -> int:
+    """How many bytes the rollouts of a plan need; ConfigError if the machine has too little memory."""
+    if len(plan.policies) == 1 and plan.policies[0].kept_turns > 1:
+        _require_replay(plan, game, sizes)
+    num_bytes = rollout_bytes(plan, game, sizes)
+    require_memory(num_bytes)
+    return num_bytes
+
+
+def _require_replay(plan: Plan, game: Game, sizes: WeightSizes) -> None:
+    """Refuse a replay that this machine has no room for, and say how large it may be."""
+    (policy,) = plan.policies
+    per_turn = plan.num_shards * plan.rollout_steps * plan.games_per_shard * game.num_acting
+
+    def needed(kept_turns: int) -> int:
+        shorter = plan.model_copy(
+            update={"policies": (policy.model_copy(update={"kept_turns": kept_turns}),)}
+        )
+        return rollout_bytes(shorter, game, sizes) + kept_turns * per_turn * LEARNER_BYTES
+
+    available, wanted = memory_available(), needed(policy.kept_turns)
+    if wanted <= available:
+        return
+    sparing = available - available // 20  # what is free changes: what is said here is to hold in a minute
+    most = bisect.bisect_right(range(1, policy.kept_turns), sparing, key=needed)
+    advice = f"algorithm.replay_size may be at most {most * per_turn}"
+    if not most:
+        advice = "collect with fewer num_games or a smaller rollout_steps: not even one update's rollouts fit"
+    raise ConfigError(
+        f"the replay of {policy.kept_turns * per_turn} positions needs {mebibytes(wanted)} MiB and "
+        f"{mebibytes(available)} MiB are free; {advice}"
+    )

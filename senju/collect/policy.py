@@ -1,0 +1,274 @@
+"""A policy in a rollout: what it sees, how it decides, and what its slot keeps for the learner.
+
+A policy decides for all seats, and the game then writes directly into its slot. Or it decides for one seat;
+then its slot receives what that seat sees and does, and nothing else.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from senju.collect.actor import Actor, Evaluation, StackedActor, are_stackable
+from senju.collect.exploration import BY_POLICY, Acting, mostly_best_actions, sample_actions
+from senju.collect.seating import CURRENT, keep_own
+from senju.collect.slots import Slot
+from senju.games.game import Game, Observations, Outcomes, SeatView
+from senju.games.rows import ACTION, Rows
+from senju.kernels import compiled
+from senju.models.model import Model
+
+
+class Policy(NamedTuple):
+    """A network, and how its outputs become actions."""
+
+    model: Model
+    acting: Acting = BY_POLICY
+
+
+@compiled
+def _take_seat(
+    observation: NDArray[np.uint8],  # [row, acting, bytes]
+    legal: NDArray[np.uint64],  # [row, acting, words]
+    seats: NDArray[np.int8],  # [row, acting]
+    seated: NDArray[np.int32],  # [row, seat]
+    is_resting: NDArray[np.bool_],  # [row]
+    seat: int,
+    current: int,  # in `seated`: the seat's own policy
+    own_observation: NDArray[np.uint8],  # out: [row, bytes]
+    own_legal: NDArray[np.uint64],  # out: [row, words]
+    own_seats: NDArray[np.int8],  # out: [row], 0 where the policy decides, else -1
+    positions: NDArray[np.int64],  # out: the rows in which it decides
+) -> int:
+    """Copy what one seat sees where its policy decides, and zeros elsewhere; count the decisions."""
+    count = 0
+    for row in range(seats.shape[0]):
+        found = -1
+        for place in range(seats.shape[1]):
+            if seats[row, place] == seat:
+                found = place
+        if found < 0 or is_resting[row] or seated[row, seat] != current:
+            own_observation[row], own_legal[row], own_seats[row] = 0, 0, -1
+            continue
+        own_observation[row], own_legal[row] = observation[row, found], legal[row, found]
+        own_seats[row], positions[count] = 0, row
+        count += 1
+    return count
+
+
+@compiled
+def _give_actions(
+    chosen: NDArray[np.int32],  # [row]
+    own_seats: NDArray[np.int8],  # [row]
+    seats: NDArray[np.int8],  # [row, acting]
+    seat: int,
+    actions: NDArray[np.int32],  # out: [row, acting]
+) -> None:
+    """Write one seat's actions to the places in which it acts."""
+    for row in range(seats.shape[0]):
+        for place in range(seats.shape[1]):
+            if own_seats[row] >= 0 and seats[row, place] == seat:
+                actions[row, place] = chosen[row]
+
+
+@compiled
+def _spread_values(
+    values: NDArray[np.float32],  # [row * acting]
+    seats: NDArray[np.int8],  # [row, acting]
+    chosen: NDArray[np.bool_],  # [row]
+    is_zero_sum: bool,
+    bootstrap: NDArray[np.float32],  # [row, seat]
+) -> None:
+    """Give each seat the value of the position: its own, or in a zero-sum game minus the other's."""
+    num_places = seats.shape[1]
+    for row in range(seats.shape[0]):
+        if not chosen[row]:
+            continue
+        bootstrap[row] = math.nan
+        for place in range(num_places):
+            seat, value = seats[row, place], values[row * num_places + place]
+            if seat < 0:
+                continue
+            if is_zero_sum and num_places == 1:
+                bootstrap[row, 1 - seat] = -value
+            bootstrap[row, seat] = value
+
+
+class PolicyInPlay:
+    """One policy's part in the rollouts of a worker. `seat` is None if it decides for all seats."""
+
+    def __init__(self, game: Game, policy: Policy, num_rows: int, seat: int | None) -> None:
+        self.view: Game | SeatView = game if seat is None else game.seat_view
+        self.model, self.acting, self.seat = policy.model, policy.acting, seat
+        self.is_valuing = self.acting.by == "policy"  # otherwise values are not learned from
+        self.positions = np.zeros(0, np.int64)  # row * acting + place, where it decides in this step
+        place = 0 if seat is None or game.num_acting == 1 else seat
+        self._stream = ACTION + (place << 8)  # the same numbers as if one policy had all seats
+        self._room = np.zeros(num_rows * game.num_acting, np.int64)
+        self._after = Observations(
+            np.zeros((num_rows, 1, *game.observation_shape), game.observation_dtype),
+            game.new_observations(num_rows).legal[:, :1].copy(),
+            np.zeros((num_rows, 1), np.int8),
+        )
+        self._no_seated = np.full((num_rows, game.num_seats), CURRENT, np.int32)
+        self._no_resting = np.zeros(num_rows, np.bool_)
+
+    def begin(self, slot: Slot, epsilon: float) -> None:
+        """Start a rollout, which is written to `slot`."""
+        self.slot, self._epsilon, self._num_final = slot, epsilon, 0
+        slot.bootstrap.fill(0.0)
+        slot.final_at.fill(-1)
+        slot.seated.fill(CURRENT)
+
+    def note_seated(self, seated: NDArray[np.int32], is_resting: NDArray[np.bool_], time: int) -> None:
+        """Note who sits where; in rows that wait for their next game, the policy itself."""
+        own = self.slot.seated[time]
+        own[:] = seated if self.seat is None else seated[:, self.seat, None]
+        own[is_resting] = CURRENT
+
+    def take(
+        self, seen: Observations, seated: NDArray[np.int32], is_resting: NDArray[np.bool_], time: int
+    ) -> None:
+        """Take what the policy sees in this step, and find the positions in which it decides."""
+        if self.seat is None:  # `seen` is the slot
+            self.positions = keep_own(seen.seats, seated, is_resting, self._room)
+        else:
+            self.positions = self._take_seat(seen, seated, is_resting, self.slot.observations_at(time))
+
+    def _take_seat(
+        self, seen: Observations, seated: NDArray[np.int32], is_resting: NDArray[np.bool_], own: Observations
+    ) -> NDArray[np.int64]:
+        num_rows, num_places = seen.seats.shape
+        count = _take_seat(
+            seen.observation.reshape(num_rows, num_places, -1).view(np.uint8),
+            seen.legal,
+            seen.seats,
+            seated,
+            is_resting,
+            self.seat or 0,
+            CURRENT,
+            own.observation.reshape(num_rows, -1).view(np.uint8),
+            own.legal[:, 0],
+            own.seats[:, 0],
+            self._room,
+        )
+        return self._room[:count]
+
+    def choose(self, evaluation: Evaluation, rows: Rows, time: int) -> None:
+        """Decide, and keep the decisions."""
+        slot, (logits, values) = self.slot, evaluation
+        who = (slot.legal[time], slot.seats[time], rows.clock, rows.seed, self._stream)
+        out = slot.values[time]
+        if self.acting.by == "action_values":
+            how = (self._epsilon, self.acting.is_dueling)
+            mostly_best_actions(logits, values, *who, *how, slot.actions[time], slot.explored[time], out)
+        else:
+            out[:] = values.reshape(out.shape)
+            sample_actions(logits, *who, slot.actions[time], slot.log_probs[time])
+
+    def give_actions(self, seen: Observations, actions: NDArray[np.int32], time: int) -> None:
+        """Write one seat's decisions to the actions of the step."""
+        if self.seat is not None:
+            own = self.slot.seats[time, :, 0]
+            _give_actions(self.slot.actions[time, :, 0], own, seen.seats, self.seat, actions)
+
+    def movers(self, time: int) -> NDArray[np.int8]:
+        """[row, acting]: the seats that the policy decided for in this step; -1 where it did not."""
+        own = self.slot.seats[time]
+        return own if self.seat is None else np.where(own < 0, own, np.int8(self.seat))
+
+    def keep_outcomes(self, outcomes: Outcomes, time: int) -> None:
+        """Keep what the step led to for the policy's seat."""
+        if self.seat is not None:
+            slot = self.slot
+            slot.rewards[time, :, 0] = outcomes.rewards[:, self.seat]
+            slot.terminated[time], slot.truncated[time] = outcomes.terminated, outcomes.truncated
+
+    def look(self, after: Observations) -> Observations:
+        """What the policy sees of the positions after a step."""
+        if self.seat is None:
+            return after
+        self._take_seat(after, self._no_seated, self._no_resting, self._after)
+        return self._after
+
+    def keep_values(self, seen: Observations, values: Any, chosen: NDArray[np.bool_], time: int) -> None:
+        """Keep what the chosen rows' positions after a step are worth, before any of them starts anew."""
+        _spread_values(values, seen.seats, chosen, self.view.is_zero_sum, self.slot.bootstrap[time])
+
+    def keep_truncated(self, seen: Observations, known: NDArray[np.bool_], time: int) -> None:
+        """Keep the positions in which games were truncated, as many as there is room for."""
+        slot = self.slot
+        chosen = np.flatnonzero(known)[: len(slot.final_seats) - self._num_final]
+        if len(chosen):
+            finals = np.arange(self._num_final, self._num_final + len(chosen))
+            slot.final_at[time, chosen] = finals
+            slot.final_observation[finals] = seen.observation[chosen]
+            slot.final_legal[finals] = seen.legal[chosen]
+            slot.final_seats[finals] = seen.seats[chosen]
+            self._num_final += len(chosen)
+
+    def leave_empty(self, time: int) -> None:
+        """Clear the steps from `time` on, in which no row plays."""
+        self.slot.seats[time:] = -1
+        for column in _EMPTIED:
+            getattr(self.slot, column)[time:] = 0
+
+    def end(self) -> None:
+        """Clear what an older rollout left where no truncated position was kept."""
+        self.slot.final_observation[self._num_final :] = 0
+        self.slot.final_legal[self._num_final :] = 0
+        self.slot.final_seats[self._num_final :] = -1
+
+
+_WRITTEN_OTHERWISE = ("seats", "bootstrap", "final_at", "final_observation", "final_legal", "final_seats")
+_EMPTIED = tuple(name for name in Slot._fields if name not in _WRITTEN_OTHERWISE)
+
+
+class PolicyGroup:
+    """Policies that are evaluated together: networks of one shape, or a single policy."""
+
+    def __init__(self, policies: Sequence[PolicyInPlay], num_rows: int) -> None:
+        self.policies = list(policies)
+        first, models = policies[0], [policy.model for policy in policies]
+        self._actor = Actor(first.view, first.model, num_rows) if len(policies) == 1 else None
+        if self._actor is None:
+            assert isinstance(first.view, SeatView)
+            self._stack = StackedActor(first.view, models, num_rows)
+
+    @property
+    def is_valuing(self) -> bool:
+        """Whether the values of these policies are learned from."""
+        return self.policies[0].is_valuing
+
+    def evaluate(self, observations: Sequence[NDArray[Any]]) -> list[Evaluation]:
+        """Evaluate one batch for each policy."""
+        if self._actor is not None:
+            return [self._actor.evaluate(observations[0])]
+        return self._stack.evaluate(observations)
+
+    def evaluate_step(self, time: int, is_partial: bool) -> list[Evaluation]:
+        """Evaluate what the policies see in a step; where others decide too, only their own positions."""
+        seen = [policy.slot.observation[time] for policy in self.policies]
+        if not is_partial:
+            return self.evaluate(seen)
+        assert self._actor is not None, "grouped() leaves these policies alone"
+        return [self._actor.evaluate_some(seen[0], self.policies[0].positions)]
+
+
+def grouped(policies: Sequence[PolicyInPlay], num_rows: int, is_partial: bool) -> list[PolicyGroup]:
+    """Policies with networks of one shape in one group, in the order of their first ones.
+
+    Where policies decide in few of the rows, each is evaluated alone, for its own rows.
+    """
+    groups: list[list[PolicyInPlay]] = []
+    for policy in policies:
+        for group in groups:
+            is_alike = group[0].is_valuing == policy.is_valuing and not is_partial
+            if is_alike and are_stackable([group[0].model, policy.model]):
+                group.append(policy)
+                break
+        else:
+            groups.append([policy])
+    return [PolicyGroup(group, num_rows) for group in groups]

@@ -1,0 +1,135 @@
+"""Settings of a run of a user's own world, read from whatever kind of configuration the user has."""
+
+import copy
+import importlib
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from senju.config import MOST_SECONDS, Part, Settings, validated
+from senju.environments.object_graph import Path, References, path_text, references_of, walk
+from senju.environments.object_kinds import ObjectKind, attributes_of, is_serialisable
+from senju.environments.serialise import restore, serialise
+from senju.errors import ConfigError
+from senju.runs.parallel_options import ParallelOptions
+from senju.workers.block import Block
+
+
+class WorldOptions(ParallelOptions):
+    """`config.parallel`: how a user's own world is run."""
+
+    epochs_ahead: int = Field(2, ge=1, description="Epochs that playing may be ahead, with async_learning.")
+    copies: int = Field(4, ge=1, le=4096, description="Worlds played in each epoch; decides the result.")
+    train_steps: int = Field(1, ge=1, description="Calls of train_step at each training.")
+    train_after: Literal["epoch", "episode"] = Field(
+        "epoch", description="Train once all copies' episodes are in memory, or after each of them."
+    )
+    fresh_worlds: bool = Field(
+        True, description="Begin each episode in a world as if new; false: trust reset() and memory.clear()."
+    )
+    seed: int = Field(0, ge=0, lt=2**63, description="Of all random numbers; also read from config.seed.")
+    timeout: float = Field(
+        300.0, gt=0, le=MOST_SECONDS, description="Seconds for an episode or a training; then it hangs."
+    )
+    start_timeout: float = Field(
+        180.0, gt=0, le=MOST_SECONDS, description="Seconds for a process to get ready."
+    )
+
+
+class Experiment(Part):
+    """`config.experiment`: how long to run."""
+
+    epochs: int = Field(ge=1, description="Epochs of every copy of the world.")
+    max_turns: int = Field(ge=1, description="Turns of an epoch, at most.")
+
+
+class RunSettings(Part):
+    """What senju reads of a configuration."""
+
+    experiment: Experiment
+    parallel: WorldOptions = WorldOptions()
+    epsilon_decay: float | None = Field(
+        None, description="config.model.epsilon_decay: given to model.epsilon_decay() after each epoch."
+    )
+
+
+def read_settings(config: Any) -> RunSettings:
+    """The settings in a dictionary, an object, or anything else that has the same parts."""
+    parallel, experiment = (_as_settings(part_of(config, name), name) for name in ("parallel", "experiment"))
+    for owner in (config, part_of(config, "experiment")):
+        if "seed" not in parallel and (seed := part_of(owner, "seed")) is not None:
+            parallel["seed"] = seed
+    known = {name: experiment[name] for name in Experiment.model_fields if name in experiment}
+    decay = part_of(part_of(config, "model"), "epsilon_decay")
+    found = {
+        "experiment": validated(Experiment, known, "experiment"),  # may hold settings of the user's own
+        "parallel": validated(WorldOptions, parallel, "parallel"),
+        "epsilon_decay": decay if isinstance(decay, (int, float)) else None,
+    }
+    return validated(RunSettings, found, "config")
+
+
+def part_of(config: Any, name: str) -> Any:
+    """A part of a configuration, or None."""
+    return config.get(name) if isinstance(config, Mapping) else getattr(config, name, None)
+
+
+def _as_settings(part: Any, name: str) -> Settings:
+    if isinstance(part, (str, int, float, list, tuple)):
+        raise ConfigError(f"config.{name}={part!r}: expected a part with settings of its own")
+    if part is None:
+        return {}
+    if isinstance(part, BaseModel):
+        return part.model_dump()
+    if isinstance(part, Mapping):
+        return {str(key): part[key] for key in part}
+    if isinstance(part, type):
+        return {key: value for key, value in vars(part).items() if not key.startswith("_")}
+    return attributes_of(part)
+
+
+class WorldConfig:
+    """The user's configuration: each world gets a copy, here and in other processes."""
+
+    def __init__(self, config: Any) -> None:
+        self._config = _without_classes(config)
+
+    def copy(self) -> Any:
+        """The configuration for one more world."""
+        return copy.deepcopy(self._config)
+
+    def packed(self) -> tuple[str, Block]:
+        """Its kind and its contents, for another process."""
+        if type(self._config).__module__.partition(".")[0] == "omegaconf":
+            omega = importlib.import_module("omegaconf").OmegaConf
+            return "omegaconf", serialise(omega.to_container(self._config, resolve=True))
+        walk(self._config, "config", _require_serialisable)
+        return "plain", serialise(self._config)
+
+    @classmethod
+    def unpacked(cls, kind: str, block: Block) -> "WorldConfig":
+        """The configuration that another process packed."""
+        content = restore(None, block)
+        if kind == "omegaconf":
+            content = importlib.import_module("omegaconf").OmegaConf.create(content)
+        return cls(content)
+
+
+def _without_classes(config: Any) -> Any:
+    """Turn classes that serve as namespaces into objects: a class cannot be copied."""
+    if not isinstance(config, type):
+        return config
+    return SimpleNamespace(
+        **{name: _without_classes(value) for name, value in _as_settings(config, "class").items()}
+    )
+
+
+def _require_serialisable(path: Path, value: Any, kind: ObjectKind) -> list[References]:
+    if not is_serialisable(value):
+        raise ConfigError(
+            f"{path_text(path)} is {value!r}, which cannot be sent to other processes; use plain values, or "
+            "set parallel.use_threads or parallel.enabled=false"
+        )
+    return references_of(value, kind)

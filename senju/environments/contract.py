@@ -1,0 +1,135 @@
+"""What a user's world must offer, and calling its methods with the arguments that they accept."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from senju.errors import ConfigError
+
+Agents = Sequence[Any]
+
+
+def check_world(env: Any) -> Agents:
+    """The agents of a world that offers what is needed; otherwise an error that says what is missing."""
+    agents = getattr(env, "agents", None)
+    if not isinstance(agents, Sequence) or isinstance(agents, str) or not agents:
+        raise ConfigError(
+            f"the factory returned {_described(env)}, whose `agents` is {agents!r}; expected a world with a "
+            "list of at least one agent in `agents`"
+        )
+    _require(env, "the world", "reset()")
+    has_turn = callable(getattr(env, "take_turn", None))
+    if not has_turn and not hasattr(env, "world"):
+        raise ConfigError(
+            f"{_described(env)} has neither take_turn() nor a `world`; add take_turn(), which lets the world "
+            "change and every agent act once"
+        )
+    for number, agent in enumerate(agents):
+        _check_agent(agent, f"agent {number}", has_turn)
+    return agents
+
+
+def _check_agent(agent: Any, who: str, has_turn: bool) -> None:
+    for method in () if has_turn else ("pov()", "get_action()", "act()"):
+        _require(agent, who, method)
+    _require(agent, who, "add_memory(state, action, reward, done)")
+    _require_attribute(agent, who, "model", "expected one with a memory and train_step()")
+    _require(agent.model, f"{who}'s model", "train_step()")
+    _require_attribute(agent.model, f"{who}'s model", "memory", "expected what add_memory fills")
+
+
+def _require(owner: Any, who: str, method: str) -> None:
+    name = method.partition("(")[0]
+    if not callable(getattr(owner, name, None)):
+        raise ConfigError(f"{who} ({_described(owner)}) has no method {name}; expected {method}")
+
+
+def _require_attribute(owner: Any, who: str, name: str, expected: str) -> None:
+    if not hasattr(owner, name):
+        raise ConfigError(f"{who} ({_described(owner)}) has no `{name}`; {expected}")
+
+
+def _described(value: object) -> str:
+    return f"an object of class {type(value).__qualname__}"
+
+
+def agent_name(agents: Agents, number: int) -> str:
+    """An agent as messages name it: its number, and its class or the name it has."""
+    agent = agents[number]
+    name = getattr(agent, "name", None)
+    return f"agent {number} ({name if isinstance(name, str) and name else type(agent).__qualname__})"
+
+
+def offering(method: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
+    """The method with those of the offered values that it takes.
+
+    >>> offering(lambda: 1, epoch=7)(), offering(lambda number: number, epoch=7)()
+    (1, 7)
+    """
+    signature = signature_of(method)
+    if signature is None:
+        return method
+    parameters = signature.parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return partial(method, **offered)
+    named = {parameter.name: offered[parameter.name] for parameter in parameters if parameter.name in offered}
+    num_unnamed = sum(is_required(parameter) and parameter.name not in named for parameter in parameters)
+    left = [value for name, value in offered.items() if name not in named]
+    return partial(method, *left[:num_unnamed], **named)
+
+
+def signature_of(method: Callable[..., Any]) -> inspect.Signature | None:
+    """A method's signature; None where it is written in C."""
+    try:
+        return inspect.signature(method)
+    except (TypeError, ValueError):
+        return None
+
+
+def is_required(parameter: inspect.Parameter) -> bool:
+    """Whether a call must give it."""
+    positional = (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    return parameter.default is parameter.empty and parameter.kind in positional
+
+
+def call_hook(owner: Any, name: str, **offered: Any) -> None:
+    """Call a method if the owner has it."""
+    method = getattr(owner, name, None)
+    if callable(method):
+        offering(method, **offered)()
+
+
+def is_over(env: Any) -> bool:
+    """Whether the world ended before its last turn, and says that this ends the episode."""
+    if hasattr(env, "is_done"):
+        done = env.is_done
+    else:
+        done = getattr(env, "stop_if_done", False) and getattr(getattr(env, "world", None), "is_done", False)
+    return bool(done() if callable(done) else done)
+
+
+def memory_size(memory: Any) -> int:
+    """How much is in a memory that has a length; otherwise 0."""
+    try:
+        return len(memory)
+    except TypeError:
+        return 0
+
+
+def num_actions(agent: Any) -> int | None:
+    """How many actions an agent has, where it says so in one of the usual places."""
+    spec, model, names = getattr(agent, "action_spec", None), agent.model, ("num_actions", "n_actions")
+    values = [
+        getattr(spec, "n_actions", None),
+        *(getattr(agent, name, None) for name in (*names, "action_space")),
+        *(getattr(model, name, None) for name in ("action_space", *names)),
+    ]
+    return next((count for count in map(_count, values) if count is not None), None)
+
+
+def _count(value: Any) -> int | None:
+    if isinstance(value, (list, tuple, range)):
+        return len(value) if list(value) == list(range(len(value))) else None
+    size = value if isinstance(value, int) else getattr(value, "n", None)  # as Gymnasium's Discrete has it
+    return size if isinstance(size, int) and not isinstance(size, bool) else None

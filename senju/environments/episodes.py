@@ -1,0 +1,153 @@
+"""Playing episodes: the role of workers, and the worlds that a worker keeps."""
+
+import gc
+import logging
+from typing import Any, NamedTuple
+
+from senju.algorithms.optimising import load_optimizers
+from senju.environments.generators import Purpose, generators_alone, seed_of, set_generators
+from senju.environments.roles import (
+    ExperienceSlot,
+    Part,
+    WorldRole,
+    WorldSource,
+    source_of,
+    write_block,
+)
+from senju.environments.world_copy import WorldCopy, describe_error
+from senju.errors import WorkerError
+from senju.usercode import passes_on
+from senju.workers.block import Block
+from senju.workers.role import Handler, Payload, Start
+from senju.workers.tasks import Assignment
+
+preload = load_optimizers  # called by the fork server
+logger = logging.getLogger(__name__)
+
+_MOST_KEPT_BYTES = 64 * 2**20  # of arrays in the worlds that a worker keeps; past that, making is no slower
+
+
+class EpisodeTask(NamedTuple):
+    """One epoch of one copy of the world is to be played."""
+
+    epoch: int
+    copy: int
+    acting: tuple[Block, ...]  # by agent: the networks and numbers that it acts by
+    slot: ExperienceSlot
+
+    def __str__(self) -> str:
+        return f"epoch {self.epoch} of copy {self.copy}"
+
+
+class PlayedEpisode(NamedTuple):
+    """The result of an episode."""
+
+    rewards: list[float]  # by agent, summed over turns
+    num_turns: int
+    experience: list[Part]  # by agent
+
+
+class EpisodeRole(WorldRole):
+    """Plays episodes in copies of the world. Any worker plays any episode."""
+
+    activity = "playing"
+    repeats = "It is played again, exactly."
+    new_handler = "senju.environments.episodes:new_handler"
+
+    def local_handler(self, start: Start) -> "EpisodeHandler":
+        return EpisodeHandler(self.source, self.experience.descriptor)
+
+    def task_payload(self, task: Assignment, worker: dict[str, Any]) -> Payload:
+        """The episode, with the agents' networks that have changed since the worker's last episode."""
+        episode: EpisodeTask = task.task
+        known = worker.setdefault("acting", {})
+        new = [agent for agent, block in enumerate(episode.acting) if known.get(agent) is not block]
+        known |= {agent: episode.acting[agent] for agent in new}
+        values = [episode.epoch, episode.copy, episode.slot.start, new]
+        return Payload(values, [episode.acting[agent] for agent in new])
+
+    def _read(self, task: EpisodeTask, payload: Payload) -> PlayedEpisode:
+        return PlayedEpisode(*payload.values)
+
+
+class EpisodeHandler(Handler):
+    """Plays episodes in worlds that it makes and keeps."""
+
+    def __init__(self, source: WorldSource, descriptor: int) -> None:
+        self._source, self._descriptor = source, descriptor
+        self._options = source.settings.parallel
+        self._acting: dict[int, Block] = {}  # by agent: as it was published last
+        self._kept: dict[int, WorldCopy] = {}  # by number of the copy, if the factory tells them apart
+        self._can_keep = True
+
+    def execute(self, task: Payload) -> Payload:
+        """Play an episode; the process's random generators belong to it meanwhile."""
+        epoch, copy, offset, agents = task.values
+        self._acting |= zip(agents, task.blocks, strict=True)
+        acting = [self._acting[agent] for agent in range(len(self._acting))]
+        with generators_alone():
+            world = self._world(epoch, copy)
+            rewards, num_turns, blocks = world.play(epoch, copy, acting, self._source.settings)
+        parts: list[Part] = []
+        for block in blocks:
+            parts.append(write_block(self._descriptor, block, offset))
+            offset += len(block)
+        return Payload([rewards, num_turns, parts])
+
+    def _world(self, epoch: int, copy: int) -> WorldCopy:
+        """A world as the factory makes it; whether it has been played before does not show."""
+        number = copy if self._source.factory.tells_copies_apart else 0
+        kept = self._kept.pop(number, None)
+        if self._can_keep and (kept is None or not self._renew(kept)):
+            kept = self._new_kept_world(number)
+        if kept is None or not self._can_keep:
+            return self._new_world(copy, epoch)
+        self._kept[number] = kept
+        return kept
+
+    def _renew(self, world: WorldCopy) -> bool:
+        if self._options.fresh_worlds:
+            return world.snapshot.restore()
+        world.clear_memories()
+        return True
+
+    def _new_kept_world(self, number: int) -> WorldCopy:
+        world = self._new_world(number)
+        if self._options.fresh_worlds:
+            self._can_keep = self._is_keepable(world)
+            if self._can_keep:
+                world.snapshot.take()
+        if self._can_keep:
+            self._renew(world)  # before it is played: raises if its memories cannot be cleared
+        return world
+
+    def _is_keepable(self, world: WorldCopy) -> bool:
+        num_worlds = self._options.copies if self._source.factory.tells_copies_apart else 1
+        num_bytes, obstacle = world.snapshot.num_bytes, world.snapshot.obstacle
+        reason = f"has a {obstacle}, which cannot be restored" if obstacle else ""
+        if num_worlds * num_bytes > _MOST_KEPT_BYTES:
+            reason = f"holds {num_bytes:,} bytes of arrays"
+        if reason:
+            logger.info("the world %s; it is made anew for each episode", reason)
+        return not reason
+
+    def _new_world(self, copy: int, *numbers: int) -> WorldCopy:
+        factory, config, _ = self._source
+        seed = self._options.seed
+        set_generators(seed, Purpose.MAKING, copy, *numbers)
+        try:
+            env = factory.make(config.copy(), seed_of(seed, Purpose.MAKING, copy, *numbers), copy)
+        except Exception:
+            raise
+        except BaseException as error:  # it would end this process without a message
+            if passes_on(error):
+                raise
+            raise WorkerError(f"making copy {copy} of the world raised {describe_error(error)}") from error
+        return WorldCopy(env)
+
+
+def new_handler(start: Start) -> EpisodeHandler:
+    """In a worker process."""
+    handler = EpisodeHandler(source_of(start), start.descriptors[0])
+    gc.freeze()  # imported modules are not scanned again and again
+    return handler

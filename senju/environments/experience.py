@@ -1,0 +1,192 @@
+"""What one agent is to remember of one episode: the arguments of its `add_memory`, turn by turn."""
+
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from senju.environments.contract import signature_of
+from senju.errors import ConfigError
+from senju.workers.block import Block
+
+_NUMERIC = "biufc"
+_CONTAINERS = ("tuple", "list", "dict")
+Changes = dict[str, float]  # by attribute: how much a count grew, or what another number is now
+Shape = Any  # how a value is built of leaves: a kind, or a list that begins with one
+_Copy = Callable[[Any], NDArray[Any]]
+# Arguments without parts: the class of each, and of those that are arrays index, shape, dtype, how to copy
+_Usual = tuple[tuple[type, ...], list[tuple[int, Any, Any, _Copy]]]
+
+
+class Recorder:
+    """Stands in for an agent's `add_memory`: writes the arguments down and passes them on."""
+
+    def __init__(self, add_memory: Callable[..., Any], who: str) -> None:
+        self._add_memory, self._who = add_memory, who
+        self._signature = signature_of(add_memory)
+        self._names = _plain_names(self._signature)
+        self._reward_at = self._names.index("reward") if "reward" in self._names else None
+        self.begin()
+
+    def begin(self) -> None:
+        """A new episode."""
+        self._shape: Shape = None
+        self._leaves: list[list[Any]] = []
+        self._usual: _Usual | None = None
+        self._rows: list[list[Any]] = []  # of leaves, one for each turn since the last that was unusual
+        self.reward = 0.0  # of the turns in columns
+        self.turn = 0
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        """Remember something, as the agent does."""
+        usual = self._usual
+        if usual is None or named or tuple(map(type, given)) != usual[0]:
+            self._take(self._bound(given, named))
+            return self._add_memory(*given, **named)
+        row = list(given)
+        for index, shape, dtype, copy in usual[1]:
+            value = given[index]
+            if value.shape != shape or value.dtype != dtype:
+                self._take(self._bound(given, named))
+                break
+            row[index] = copy(value)
+        else:
+            self._rows.append(row)
+        return self._add_memory(*given)
+
+    def _bound(self, given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        if not named and len(given) == len(self._names):
+            return dict(zip(self._names, given, strict=True))
+        if self._signature is None:
+            return {str(number): value for number, value in enumerate(given)} | named
+        bound = self._signature.bind(*given, **named)
+        return dict(bound.arguments)
+
+    def _take(self, arguments: dict[str, Any]) -> None:
+        leaves: list[NDArray[Any]] = []
+        shape = [[name, self._split(name, value, leaves)] for name, value in arguments.items()]
+        if self._shape is None:
+            self._shape, self._leaves = shape, [[] for _ in leaves]
+            self._usual = _usual(tuple(arguments.values())) if tuple(arguments) == self._names else None
+        if shape != self._shape:
+            raise ConfigError(
+                f"{self._who} remembers {_text(shape)} in turn {self.turn}, and {_text(self._shape)} before; "
+                "expected the same kinds and shapes every turn"
+            )
+        self._put_rows()
+        for column, leaf in zip(self._leaves, leaves, strict=True):
+            column.append(leaf)
+        if "reward" in arguments:
+            self.reward += float(arguments["reward"])
+
+    def _put_rows(self) -> None:
+        if self._reward_at is not None:
+            self.reward += sum(float(row[self._reward_at]) for row in self._rows)
+        for column, leaves in zip(self._leaves, zip(*self._rows, strict=True), strict=False):
+            column.extend(leaves)
+        self._rows = []
+
+    def _split(self, name: str, value: Any, leaves: list[NDArray[Any]]) -> Shape:
+        """Add a value's leaves; say how it is built of them."""
+        if isinstance(value, (tuple, list)):
+            kind = "tuple" if isinstance(value, tuple) else "list"
+            return [kind, [self._split(name, item, leaves) for item in value]]
+        if isinstance(value, dict):
+            return ["dict", [[key, self._split(name, item, leaves)] for key, item in value.items()]]
+        is_tensor = isinstance(value, torch.Tensor)
+        array = _array_of(value) if is_tensor else np.asarray(value)
+        if array.dtype.kind not in _NUMERIC:
+            raise ConfigError(
+                f"{self._who} remembers {name}={value!r} in turn {self.turn}; expected numbers, arrays or "
+                "tensors, or tuples, lists and dictionaries of them"
+            )
+        is_array = isinstance(value, np.ndarray)
+        leaves.append(array.copy() if is_array else array)
+        return ["tensor" if is_tensor else "array" if is_array else "number", list(array.shape)]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was nothing to remember."""
+        return self._shape is None
+
+    def packed(self, changes: Changes) -> Block:
+        """The episode so far, and what acting changed in the agent's numbers."""
+        self._put_rows()
+        columns = [np.array(column) for column in self._leaves]
+        if any(column.dtype.kind not in _NUMERIC for column in columns):
+            raise ConfigError(f"{self._who} remembers numbers that are too large for 64 bits")
+        return Block.pack([self._shape, changes], columns)
+
+
+def _usual(given: tuple[Any, ...]) -> _Usual | None:
+    """What arguments like these have in common; None where that takes a closer look every turn."""
+    arrays: list[tuple[int, Any, Any, _Copy]] = []
+    for index, value in enumerate(given):
+        cls = type(value)
+        if cls is np.ndarray or cls is torch.Tensor:
+            copy = np.ndarray.copy if cls is np.ndarray else _array_of
+            arrays.append((index, value.shape, value.dtype, copy))
+        elif cls not in (int, float, bool) and not issubclass(cls, (np.number, np.bool_)):
+            return None
+    return tuple(map(type, given)), arrays
+
+
+def _array_of(tensor: torch.Tensor) -> NDArray[Any]:
+    return np.array(tensor.detach().cpu().numpy())
+
+
+def read_changes(block: Block) -> Changes:
+    """What acting changed in the agent's numbers."""
+    changes: Changes = block.unpack()[0][1]
+    return changes
+
+
+def remember(add_memory: Callable[..., Any], block: Block) -> None:
+    """Give an episode to `add_memory`, turn by turn, with the arguments that it had there."""
+    signature = signature_of(add_memory)
+    (shape, _), columns = block.unpack()
+    if not columns:
+        return
+    leaves, num_turns = iter(columns), len(columns[0])
+    arguments = {name: _values(part, leaves, num_turns) for name, part in shape}
+    if signature is None or tuple(arguments) == _plain_names(signature):
+        for given in zip(*arguments.values(), strict=True):
+            add_memory(*given)
+        return
+    for values in zip(*arguments.values(), strict=True):
+        bound = inspect.BoundArguments(signature, OrderedDict(zip(arguments, values, strict=True)))
+        add_memory(*bound.args, **bound.kwargs)
+
+
+def _plain_names(signature: inspect.Signature | None) -> tuple[str, ...]:
+    """The parameters' names, where all of them can be given by their place."""
+    parameters = signature.parameters.values() if signature is not None else ()
+    is_plain = all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in parameters)
+    return tuple(parameter.name for parameter in parameters) if is_plain else ()
+
+
+def _values(shape: Shape, leaves: Iterator[NDArray[Any]], num_turns: int) -> list[Any]:
+    """What an argument was, turn by turn, built of its leaves."""
+    kind, inner = shape
+    if kind in _CONTAINERS:
+        parts = [_values(part[1] if kind == "dict" else part, leaves, num_turns) for part in inner]
+        rows = list(zip(*parts, strict=True)) if parts else [()] * num_turns
+        if kind == "dict":
+            keys = [key for key, _ in inner]
+            return [dict(zip(keys, row, strict=True)) for row in rows]
+        return rows if kind == "tuple" else list(map(list, rows))
+    column = next(leaves)
+    if kind == "number":
+        return column.tolist()  # type: ignore[no-any-return]
+    return [torch.from_numpy(np.asarray(leaf)) for leaf in column] if kind == "tensor" else list(column)
+
+
+def _text(shape: Shape) -> str:
+    parts = (
+        (name, kind, len(inner) if kind in _CONTAINERS else tuple(inner)) for name, (kind, inner) in shape
+    )
+    return ", ".join(f"{name} as {kind} of shape {size}" for name, kind, size in parts)

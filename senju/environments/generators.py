@@ -1,0 +1,84 @@
+"""The random generators of `random`, NumPy and torch, which a user's world and agents draw from.
+
+They belong to the whole process. So each episode and each lesson has them to itself, and seeds them by the
+copy or agent and the epoch. Then it does not matter which worker executes it, nor when.
+"""
+
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from enum import IntEnum
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+
+_in_use = threading.RLock()
+
+
+class Purpose(IntEnum):
+    """What random numbers are drawn for."""
+
+    CENTRE = 0  # making the world whose agents learn
+    MAKING = 1  # making the world of an episode
+    PLAYING = 2
+    LEARNING = 3
+
+
+def seed_of(seed: int, purpose: Purpose, *numbers: int) -> int:
+    """A number of 32 bits for a factory that asks for a seed."""
+    return int(np.random.SeedSequence([seed, purpose, *numbers]).generate_state(1)[0])
+
+
+def set_generators(seed: int, purpose: Purpose, *numbers: int) -> None:
+    """Set the three generators by a seed, a purpose and what the numbers name."""
+    words = np.random.SeedSequence([seed, purpose, *numbers]).generate_state(8)
+    random.seed(int(words[0]) << 32 | int(words[1]))
+    np.random.seed(words[2:6])
+    seed_of_torch = int(words[6]) << 31 | int(words[7]) >> 1
+    if _has_accelerator():
+        torch.manual_seed(seed_of_torch)
+    else:  # the other takes a millisecond, for a note of where it was called
+        torch.default_generator.manual_seed(seed_of_torch)
+
+
+@cache
+def _has_accelerator() -> bool:
+    return bool(torch.accelerator.is_available())
+
+
+def set_own_generators(generators: Sequence[Any], seed: int, purpose: Purpose, *numbers: int) -> None:
+    """Set the generators that a world has for itself, each to numbers of its own."""
+    for index, generator in enumerate(generators, 1):
+        sequence = np.random.SeedSequence([seed, purpose, *numbers, index])
+        number = int(sequence.generate_state(1, np.uint64)[0]) >> 1
+        if isinstance(generator, np.random.Generator):
+            bits: Any = generator.bit_generator
+            bits.state = type(bits)(sequence).state
+        elif isinstance(generator, np.random.RandomState):
+            generator.seed(sequence.generate_state(4))
+        elif isinstance(generator, torch.Generator):
+            generator.manual_seed(number)
+        else:
+            generator.seed(number)
+
+
+@contextmanager
+def generators_alone(wanted: bool = True) -> Iterator[None]:
+    """Keep other workers of this process from drawing meanwhile."""
+    with _in_use if wanted else nullcontext():
+        yield
+
+
+@contextmanager
+def generators_given_back() -> Iterator[None]:
+    """Leave the generators of this process as they were."""
+    before = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])
+        torch.set_rng_state(before[2])

@@ -1,0 +1,104 @@
+"""Where the tasks of a user's world are executed: by the calling thread, or by a team of workers."""
+
+from collections import deque
+from threading import Condition
+from time import monotonic
+from typing import Any, NamedTuple
+
+from senju.environments.roles import WorldRole
+from senju.usercode import ChildReport, ending_forked_child
+from senju.workers.role import Activity, Executor, Handler, Limits, Payload, Start
+from senju.workers.tasks import Assignment, Tasks
+from senju.workers.team import Team
+
+
+class FinishedTask(NamedTuple):
+    """A task, its result, and who executed it when."""
+
+    task: Any
+    result: Any
+    activity: Activity
+
+
+class TaskRunner:
+    """The calling thread executes a role's tasks in `take`, one at each call."""
+
+    def __init__(self, role: WorldRole) -> None:
+        self.role = role
+        self.events: list[str] = []  # failures and restarts
+        self._waiting: deque[Any] = deque()
+        self._child = ChildReport()
+        self._worker: dict[str, Any] = {}
+        self._handler: Handler | None = None
+
+    @property
+    def room(self) -> int:
+        """How many more tasks could begin now."""
+        return 0 if self._waiting else 1
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `take` has something to do or to return."""
+        return bool(self._waiting)
+
+    def submit(self, task: Any) -> None:
+        """Add a task."""
+        self._waiting.append(task)
+
+    def take(self) -> list[FinishedTask]:
+        """The tasks that were finished since the last call; raises what made one impossible."""
+        if not self._waiting:
+            return []
+        self._handler = self._handler or self.role.local_handler(Start(0, Payload()))
+        task, began = Assignment(0, self._waiting.popleft()), monotonic()
+        with ending_forked_child(self._child.write):
+            payload = self._handler.execute(self.role.task_payload(task, self._worker))
+        self._child.raise_written()
+        activity = Activity(0, task, began, monotonic())
+        return [FinishedTask(task.task, self.role.result(task, payload), activity)]
+
+    def close(self) -> None:
+        """End all workers; may be called twice."""
+
+
+class TeamRunner(TaskRunner):
+    """A team of workers executes the tasks. Callers can wait for teams that share a condition."""
+
+    def __init__(
+        self, role: WorldRole, executor: Executor, num_workers: int, limits: Limits, changed: Condition
+    ) -> None:
+        super().__init__(role)
+        self._tasks = Tasks(getattr(role, "prefer", None))
+        self._team = Team(role, self._tasks, executor, limits, changed=changed)
+        try:
+            self._team.start(self._team.affordable(num_workers), is_waiting=False)
+            self._team.open()
+        except BaseException:
+            self._team.close()
+            raise
+
+    @property
+    def room(self) -> int:
+        with self._team.changed:
+            return self._team.wanted - len(self._tasks.pending())
+
+    @property
+    def is_due(self) -> bool:
+        return self._tasks.is_due() or self._team.has_failed
+
+    def submit(self, task: Any) -> None:
+        with self._team.changed:
+            self._tasks.put(task)
+            self._team.open()
+
+    def take(self) -> list[FinishedTask]:
+        with self._team.changed:
+            self._team.wait_for(lambda: True)
+            report, finished = self._team.report(), self._tasks.take()
+        self.events += [event.message for event in report.events]
+        results = zip(finished, report.activities, strict=True)  # the team adds both at once
+        return [FinishedTask(task, result, activity) for (task, result), activity in results]
+
+    def close(self) -> None:
+        self._team.close()
+        self.events += [event.message for event in self._team.report().events]

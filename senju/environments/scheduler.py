@@ -1,0 +1,182 @@
+"""Schedules the epochs of a user's world: hands out episodes and lessons, and combines their results."""
+
+import logging
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import NamedTuple
+
+import numpy as np
+
+from senju.environments.config import RunSettings
+from senju.environments.episodes import EpisodeTask
+from senju.environments.lessons import LessonTask
+from senju.environments.result import EpochReport
+from senju.environments.roles import ExperienceFile
+from senju.environments.runners import FinishedTask, TaskRunner
+from senju.runs.timeline import Timeline
+from senju.workers.block import Block
+
+logger = logging.getLogger(__name__)
+Listener = Callable[[EpochReport], None]
+
+
+class Runners(NamedTuple):
+    """Where episodes are played and where agents are trained."""
+
+    players: TaskRunner
+    learners: TaskRunner
+    changed: threading.Condition  # notified when a runner is due
+    epochs_ahead: int  # how far playing may be ahead of learning; 0: results do not depend on timing
+    most_at_once: int | None = None  # episodes and lessons together; None: as many as the runners take
+
+
+@dataclass
+class _Epoch:
+    """An epoch that has begun and that some agent has not learned from yet."""
+
+    number: int
+    num_episodes: int = 0  # that were handed out
+    learning: set[int] = field(default_factory=set)  # agents whose lesson was handed out
+    episodes: dict[int, FinishedTask] = field(default_factory=dict)  # by copy
+    lessons: dict[int, FinishedTask] = field(default_factory=dict)  # by agent
+
+    @property
+    def num_running(self) -> int:
+        return self.num_episodes + len(self.learning) - len(self.episodes) - len(self.lessons)
+
+
+class EpochScheduler:
+    """Runs epochs from `first` on.
+
+    An epoch begins when every agent has learned from all but `epochs_ahead` of the epochs before it.
+    """
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        first: int,
+        acting: Sequence[Block],
+        experience: ExperienceFile,
+        runners: Runners,
+        listener: Listener | None = None,
+    ) -> None:
+        self._options, self._end = settings.parallel, first + settings.experiment.epochs
+        self._acting, self._experience = list(acting), experience  # acting: by agent, as published last
+        self._runners, self._listener = runners, listener
+        self._epochs = [_Epoch(first)]  # that are running, in order
+        self._reported_at = monotonic()
+        self.reports: list[EpochReport] = []
+        self.events: list[str] = []
+        self.timeline = Timeline()
+
+    def run(self) -> None:
+        """Run until every agent has learned from the last epoch."""
+        players, learners, changed, _, _ = self._runners
+        while self._epochs[0].number < self._end:
+            self._submit_lessons()
+            self._submit_episodes()
+            with changed:
+                changed.wait_for(lambda: players.is_due or learners.is_due)
+            for finished in players.take():
+                self._put_episode(finished)
+            for finished in learners.take():
+                self._put_lesson(finished)
+
+    def _has_room(self) -> bool:
+        most = self._runners.most_at_once
+        return most is None or sum(epoch.num_running for epoch in self._epochs) < most
+
+    def _submit_lessons(self) -> None:
+        for agent in range(len(self._acting)):
+            epoch = next((each for each in self._epochs if agent not in each.lessons), None)
+            if epoch is None or agent in epoch.learning or len(epoch.episodes) < self._options.copies:
+                continue
+            if self._has_room():
+                epoch.learning.add(agent)
+                self._runners.learners.submit(self._new_lesson(epoch, agent))
+
+    def _new_lesson(self, epoch: _Epoch, agent: int) -> LessonTask:
+        episodes = [epoch.episodes[copy] for copy in range(self._options.copies)]
+        return LessonTask(
+            agent,
+            epoch.number,
+            trains=(epoch.number + 1) % self._options.train_interval == 0,
+            is_last=epoch.number == self._end - 1,
+            experience=[episode.result.experience[agent] for episode in episodes],
+            slots=[episode.task.slot for episode in episodes],
+        )
+
+    def _submit_episodes(self) -> None:
+        while self._runners.players.room > 0 and self._has_room():
+            epoch = self._epochs[-1]
+            if epoch.num_episodes == self._options.copies:
+                epoch = _Epoch(epoch.number + 1)
+                if epoch.number - self._epochs[0].number > self._runners.epochs_ahead:
+                    return
+                self._epochs.append(epoch)
+            if epoch.number == self._end:
+                return
+            slot = self._experience.new_slot()
+            task = EpisodeTask(epoch.number, epoch.num_episodes, tuple(self._acting), slot)
+            epoch.num_episodes += 1
+            self._runners.players.submit(task)
+
+    def _epoch(self, number: int) -> _Epoch:
+        return self._epochs[number - self._epochs[0].number]
+
+    def _put_episode(self, finished: FinishedTask) -> None:
+        task: EpisodeTask = finished.task
+        self._epoch(task.epoch).episodes[task.copy] = finished
+        self._add_span("worker", "episode", finished, copy=task.copy)
+
+    def _put_lesson(self, finished: FinishedTask) -> None:
+        task: LessonTask = finished.task
+        epoch = self._epoch(task.epoch)
+        epoch.lessons[task.agent] = finished
+        self._acting[task.agent] = finished.result.acting
+        self._add_span("learner", "lesson", finished, agent=task.agent)
+        self._check_loss(task, finished.result.loss)
+        if len(epoch.lessons) == len(self._acting):
+            self._report(epoch)
+
+    def _add_span(self, who: str, name: str, finished: FinishedTask, **details: int) -> None:
+        worker, _, began, ended = finished.activity
+        self.timeline.add(f"{who} {worker}", name, began, ended, epoch=finished.task.epoch, **details)
+
+    def _check_loss(self, task: LessonTask, loss: float | None) -> None:
+        """Report an agent's first loss that is no number; the agent may handle it, so the run goes on."""
+        start = f"the loss of agent {task.agent} is "
+        if loss is None or math.isfinite(loss) or any(start in event for event in self.events):
+            return
+        event = f"epoch {task.epoch}: {start}{loss}: it may have diverged"
+        logger.warning("%s", event)
+        self.events.append(event)
+
+    def _report(self, epoch: _Epoch) -> None:
+        """All agents have learned from the first of the running epochs."""
+        self._epochs.remove(epoch)
+        if not self._epochs:
+            self._epochs.append(_Epoch(epoch.number + 1))
+        episodes = [episode.result for _, episode in sorted(epoch.episodes.items())]
+        now = monotonic()
+        report = EpochReport(
+            epoch=epoch.number,
+            rewards=tuple(np.mean([episode.rewards for episode in episodes], axis=0).tolist()),
+            losses=tuple(lesson.result.loss for _, lesson in sorted(epoch.lessons.items())),
+            num_turns=sum(episode.num_turns for episode in episodes),
+            seconds=now - self._reported_at,
+            playing_seconds=_busy_seconds(epoch.episodes),
+            learning_seconds=_busy_seconds(epoch.lessons),
+        )
+        self._reported_at = now
+        self.reports.append(report)
+        logger.info("%s", report)
+        if self._listener is not None:
+            self._listener(report)
+
+
+def _busy_seconds(finished: dict[int, FinishedTask]) -> float:
+    return sum(each.activity.ended - each.activity.began for each in finished.values())

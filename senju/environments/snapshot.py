@@ -1,0 +1,176 @@
+"""A world as the factory made it: its objects get their contents back, so that no other world need be made.
+
+The objects stay the same ones. A world that holds an object of another kind, such as an open file, is not
+reused; the snapshot names that object instead.
+"""
+
+import types
+from collections.abc import Callable, Container, Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from senju.environments.object_graph import Path, References, path_text, references_of, walk
+from senju.environments.object_kinds import (
+    GENERATORS,
+    ObjectKind,
+    fill_dict,
+    fill_slot,
+    hides_fields,
+    read_slot,
+    slots_of,
+)
+
+_OURS = "senju.environments."
+_PAGE = 4096  # bytes
+_LARGE = 2**16  # bytes of an array; from here on, only changed pages are written
+_Fill = Callable[[Any, Any], None]
+
+
+class WorldSnapshot:
+    """All that `root` refers to. First `take` the contents; then `restore` them as often as needed."""
+
+    def __init__(self, root: object) -> None:
+        self.obstacle: str | None = None  # an object that cannot be restored: its class and path
+        self.num_bytes = 0  # of arrays and tensors
+        self.generators: list[Any] = []  # in an order that depends on nothing but the factory
+        self._found: list[tuple[_Fill, Any, Callable[[Any], Any]]] = []
+        self._contents: list[tuple[_Fill, Any, Any]] = []
+        self._weights: list[tuple[Tensor, Tensor]] = []  # where they lie, and a copy
+        self._arrays: list[tuple[Any, Any]] = []  # and a copy
+        walk(root, "world", self._visit)
+
+    def _visit(self, path: Path, value: Any, kind: ObjectKind) -> Iterable[References]:
+        """Note what can change in an object; return what it refers to."""
+        if kind.is_constant or _is_ours(value):
+            return ()
+        if isinstance(value, GENERATORS):
+            if value is not torch.default_generator:
+                self.generators.append(value)
+            return ()
+        if kind.name == "array":
+            if _is_plain_array(value):
+                return self._visit_array(value)
+        elif kind.name == "tensor":
+            if _is_plain_tensor(value):
+                return self._visit_tensor(value)
+        elif not hides_fields(type(value)):
+            return self._visit_object(value, kind)
+        self.obstacle = f"{type(value).__qualname__} at {path_text(path)}"
+        return ()
+
+    def _visit_array(self, array: Any) -> Iterable[References]:
+        if not array.flags.writeable:
+            return [[array.base]] if isinstance(array.base, np.ndarray) else ()
+        self.num_bytes += array.nbytes
+        self._found.append((_fill_array, array, _read_array))
+        return [array.ravel().tolist()] if array.dtype == object else ()
+
+    def _visit_tensor(self, tensor: Tensor) -> Iterable[References]:
+        self.num_bytes += tensor.nbytes
+        fill = _fill_all_but_data if type(tensor) is nn.Parameter else _fill_tensor
+        self._found.append((fill, tensor, _read_tensor))
+        return [[tensor.grad]]
+
+    def _visit_object(self, value: Any, kind: ObjectKind) -> Iterable[References]:
+        if kind.fill is not None and kind.contents in ("array", "items", "dict", "code"):
+            self._found.append((kind.fill, value, kind.read))
+        if type(getattr(value, "__dict__", None)) is dict:
+            self._found.append((_fill_attributes, value, _read_attributes))
+        for slot in slots_of(type(value)):
+            self._found.append((partial(fill_slot, slot), value, partial(read_slot, slot)))
+        return references_of(value, kind)
+
+    def take(self) -> None:
+        """Copy everything as it is now."""
+        self._contents = [(fill, value, read(value)) for fill, value, read in self._found]
+        self._weights = [copy[:2] for fill, _, copy in self._contents if fill is _fill_all_but_data]
+        self._arrays = [(array, copy) for fill, array, copy in self._contents if fill is _fill_array]
+
+    def restore(self) -> bool:
+        """Restore all but weights; False: an array has another shape, and the world is of no more use."""
+        if any(value.shape != copy.shape or value.dtype != copy.dtype for value, copy in self._arrays):
+            return False
+        for fill, value, content in self._contents:
+            fill(value, content)
+        return True
+
+    def restore_weights(self, filled: Container[int]) -> None:
+        """Restore the weights, except for those at the addresses in `filled`."""
+        for place, data in self._weights:
+            if place.data_ptr() not in filled:
+                place.copy_(data)
+
+
+def _is_ours(value: object) -> bool:
+    """Whether senju put it there, to record what agents remember and do."""
+    owner = value if isinstance(value, types.FunctionType) else type(value)
+    return str(owner.__module__).startswith(_OURS)
+
+
+def _is_plain_array(array: Any) -> bool:
+    return type(array) is np.ndarray and (array.dtype == object or not array.dtype.hasobject)
+
+
+def _is_plain_tensor(tensor: Tensor) -> bool:
+    is_plain = type(tensor) in (Tensor, nn.Parameter) and tensor.layout is torch.strided
+    return is_plain and all(step or size < 2 for step, size in zip(*_layout(tensor), strict=True))
+
+
+def _layout(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return tensor.stride(), tuple(tensor.shape)
+
+
+def _read_attributes(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    return value.__dict__, dict(value.__dict__)
+
+
+def _fill_attributes(value: Any, content: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    attributes, before = content
+    if value.__dict__ is not attributes:
+        value.__dict__ = attributes
+    fill_dict(attributes, before)
+
+
+def _read_array(array: Any) -> Any:
+    """A copy; of a large array of zeros, as replay memories are at first, only its shape."""
+    is_zero = array.nbytes > _LARGE and array.flags.c_contiguous and not array.dtype.hasobject
+    is_zero = is_zero and not array.reshape(-1).view(np.uint8).any()
+    return np.broadcast_to(np.zeros((), array.dtype), array.shape) if is_zero else array.copy()
+
+
+def _fill_array(array: Any, content: Any) -> None:
+    if content.flags.writeable:
+        array[...] = content
+    else:
+        _fill_zeros(array.reshape(-1).view(np.uint8))
+
+
+def _fill_zeros(data: NDArray[np.uint8]) -> None:
+    """Write only to the pages that have changed: reading is faster."""
+    pages = data[: len(data) // _PAGE * _PAGE].reshape(-1, _PAGE)
+    pages[pages.max(axis=1) > 0] = 0
+    data[pages.size :] = 0
+
+
+def _read_tensor(tensor: Tensor) -> tuple[Tensor, Tensor, bool, Tensor | None]:
+    return tensor.data, tensor.data.clone(), tensor.requires_grad, tensor.grad
+
+
+def _fill_all_but_data(tensor: Tensor, content: tuple[Tensor, Tensor, bool, Tensor | None]) -> None:
+    place, _, requires_grad, grad = content
+    if tensor.data_ptr() != place.data_ptr() or _layout(tensor) != _layout(place):
+        tensor.data = place
+    if tensor.requires_grad != requires_grad:
+        tensor.requires_grad_(requires_grad)
+    if tensor.is_leaf:
+        tensor.grad = grad
+
+
+def _fill_tensor(tensor: Tensor, content: tuple[Tensor, Tensor, bool, Tensor | None]) -> None:
+    _fill_all_but_data(tensor, content)
+    content[0].copy_(content[1])

@@ -1,0 +1,196 @@
+"""A copy of the world: what its agents remember and do is recorded while an episode is played.
+
+The result of an episode follows from (seed, copy, epoch) and what the agents act by.
+"""
+
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from senju.environments.acting import changes_between, numbers_of, put_acting
+from senju.environments.config import RunSettings
+from senju.environments.contract import (
+    Agents,
+    agent_name,
+    call_hook,
+    check_world,
+    is_over,
+    memory_size,
+    num_actions,
+    offering,
+)
+from senju.environments.experience import Recorder
+from senju.environments.generators import Purpose, set_generators, set_own_generators
+from senju.environments.snapshot import WorldSnapshot
+from senju.errors import ConfigError, IllegalActionError, SenjuError, WorkerError
+from senju.usercode import passes_on, refuse_forked_child
+from senju.workers.block import Block
+
+PlayedWorld = tuple[list[float], int, list[Block]]  # rewards by agent, turns, experience by agent
+
+
+class WorldCopy:
+    """A world whose agents' calls of `add_memory` and `act` are recorded and checked."""
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+        self._agents: Agents = check_world(env)
+        self._where = ""
+        self._recorders: list[Recorder] = []
+        for number, agent in enumerate(self._agents):
+            name = agent_name(self._agents, number)
+            recorder = Recorder(agent.add_memory, name)
+            self._recorders.append(recorder)
+            _replace(agent, "add_memory", recorder, name)
+            if callable(getattr(agent, "act", None)):
+                _replace(agent, "act", self._checked(agent, name, recorder), name)
+        self.snapshot = WorldSnapshot(env)
+
+    def _checked(self, agent: Any, name: str, recorder: Recorder) -> Callable[..., Any]:
+        """The agent's `act`, which refuses an action that the agent does not have."""
+        act, count = agent.act, num_actions(agent)
+
+        def checked(*given: Any, **named: Any) -> Any:
+            action = given[1] if len(given) > 1 else named.get("action")
+            if count is not None and not _is_within(action, count):
+                raise IllegalActionError(
+                    f"{self._where}, turn {recorder.turn}: {name} chose the action {action!r}; expected "
+                    f"a whole number from 0 to {count - 1}"
+                )
+            return act(*given, **named)
+
+        return checked
+
+    def clear_memories(self) -> None:
+        """Empty the memories, since this world is used again."""
+        for number, agent in enumerate(self._agents):
+            if not callable(getattr(agent.model.memory, "clear", None)):
+                raise ConfigError(
+                    f"{agent_name(self._agents, number)} has a memory without clear(), so its world cannot "
+                    "be used again; set parallel.fresh_worlds=true"
+                )
+            agent.model.memory.clear()
+
+    def play(self, epoch: int, copy: int, acting: Sequence[Block], settings: RunSettings) -> PlayedWorld:
+        """Play one episode from its start, by random numbers of its own."""
+        self._where = f"epoch {epoch}, copy {copy}"
+        filled: set[int] = set()
+        for agent, block in zip(self._agents, acting, strict=True):
+            put_acting(agent, block, filled)
+        self.snapshot.restore_weights(filled)
+        key = (settings.parallel.seed, Purpose.PLAYING, copy, epoch)
+        set_generators(*key)
+        set_own_generators(self.snapshot.generators, *key)
+        try:
+            return self._play(epoch, settings.experiment.max_turns)
+        except SenjuError:
+            raise
+        except BaseException as error:  # the user's code may raise anything
+            if passes_on(error):
+                raise
+            raise self._located(error) from error
+
+    def _play(self, epoch: int, max_turns: int) -> PlayedWorld:
+        for recorder in self._recorders:
+            recorder.begin()
+        self._env.reset()
+        refuse_forked_child()
+        self._refuse_new_agents()
+        for agent in self._agents:
+            call_hook(agent.model, "start_epoch_action", epoch=epoch)
+            refuse_forked_child()
+        before = [numbers_of(agent) for agent in self._agents]
+        num_turns = self._take_turns(epoch, max_turns)
+        self._refuse_other_ways_to_remember()
+        after = [numbers_of(agent) for agent in self._agents]
+        for agent in self._agents:
+            call_hook(agent.model, "end_epoch_action", epoch=epoch)
+        parts = zip(self._recorders, before, after, strict=True)
+        blocks = [recorder.packed(changes_between(*numbers)) for recorder, *numbers in parts]
+        return [recorder.reward for recorder in self._recorders], num_turns, blocks
+
+    def _refuse_new_agents(self) -> None:
+        for number, agent in enumerate(self._env.agents):
+            if number >= len(self._agents) or agent is not self._agents[number]:
+                raise ConfigError(
+                    f"reset() put another agent in the place of {agent_name(self._agents, number)}, so that "
+                    "what it has learned would be lost; make agents where the world is made, and reset them"
+                )
+
+    def _refuse_other_ways_to_remember(self) -> None:
+        for number, recorder in enumerate(self._recorders):
+            if recorder.is_empty and memory_size(self._agents[number].model.memory):
+                raise ConfigError(
+                    f"{self._where}: {agent_name(self._agents, number)} filled its memory by itself, "
+                    "so that its learner would not get it; call add_memory(state, action, reward, done)"
+                )
+
+    def _take_turns(self, epoch: int, max_turns: int) -> int:
+        take_turn = offering(getattr(self._env, "take_turn", self._take_turn), epoch=epoch)
+        for turn in range(max_turns):
+            for recorder in self._recorders:
+                recorder.turn = turn
+            take_turn()
+            refuse_forked_child()
+            if is_over(self._env):
+                return turn + 1
+        return max_turns
+
+    def _take_turn(self) -> None:
+        """The turn of a world that has none of its own: all observe, all decide, then they act in order."""
+        world = self._env.world
+        states = [agent.pov(world) for agent in self._agents]
+        actions = [agent.get_action(state) for agent, state in zip(self._agents, states, strict=True)]
+        for agent, state, action in zip(self._agents, states, actions, strict=True):
+            reward = agent.act(world, action)
+            done = agent.is_done(world) if hasattr(agent, "is_done") else False
+            agent.add_memory(state, action, reward, done)
+
+    def _located(self, error: BaseException) -> WorkerError:
+        """An error of the user's code, with agent, turn and epoch."""
+        number = _whose(error, self._agents)
+        who = f"{agent_name(self._agents, number)} raised" if number is not None else "the world raised"
+        turn = self._recorders[0].turn
+        return WorkerError(f"{self._where}, turn {turn}: {who} {describe_error(error)}")
+
+
+def describe_error(error: BaseException) -> str:
+    """What was raised, and where in the user's code."""
+    frames = traceback.format_tb(error.__traceback__)
+    return f"{type(error).__name__}: {error}\n{''.join(frames[-4:])}".rstrip()
+
+
+def _whose(error: BaseException, agents: Agents) -> int | None:
+    """The agent in whose code, or in whose model's, an error was raised."""
+    found = None
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        owner = frame.f_locals.get("self")
+        for number, agent in enumerate(agents):
+            if owner is not None and (owner is agent or owner is agent.model or owner is agent.model.memory):
+                found = number
+    return found
+
+
+def _replace(agent: Any, name: str, method: Callable[..., Any], who: str) -> None:
+    try:
+        setattr(agent, name, method)
+    except AttributeError:
+        raise ConfigError(
+            f"{who} does not let its method {name} be replaced, so nobody can see what it does; take "
+            "__slots__ out of its class"
+        ) from None
+
+
+def _is_within(action: Any, count: int) -> bool:
+    """Whether an action is one of so many; what is no single number is the agent's own affair."""
+    if type(action) is int:
+        return 0 <= action < count
+    if hasattr(action, "numel") or isinstance(action, np.ndarray):
+        if np.prod(action.shape) != 1:
+            return True
+        action = action.item()
+    if isinstance(action, (int, float, np.integer, np.floating)):
+        return bool(0 <= action < count and action == int(action))
+    return True

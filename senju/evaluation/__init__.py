@@ -1,0 +1,1 @@
+"""How strong agents are: matches (matches.py), tournaments, episodes, plots."""

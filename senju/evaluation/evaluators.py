@@ -1,0 +1,169 @@
+"""Evaluation during training: matches of the agent, or episodes of agents that share a world.
+
+Evaluation has its own random numbers, so it does not change training.
+"""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple, Protocol
+
+from senju.algorithms.learner_group import LearnerGroup
+from senju.evaluation.episodes import EpisodesResult, play_episodes
+from senju.evaluation.matches import MatchResult, play_match
+from senju.evaluation.opponents import make_player
+from senju.evaluation.plot import rewards_svg, strength_svg
+from senju.opponents.players import Player
+from senju.runs.interrupt import StopRequest
+from senju.runs.metrics import MetricsWriter
+from senju.runs.run import Run
+from senju.runs.run_folder import FILMS, REWARDS, STRENGTH
+
+
+class EvaluationPoint(NamedTuple):
+    """When an evaluation takes place."""
+
+    update: int
+    steps: int
+
+
+class EvaluationListener(Protocol):
+    """Receives the results of evaluations."""
+
+    def on_evaluation(self, update: int, result: MatchResult) -> None:
+        """A match against one opponent is over."""
+
+    def on_episodes(self, update: int, result: EpisodesResult) -> None:
+        """Episodes of agents that share a world are over."""
+
+
+class _Job(NamedTuple):
+    """One evaluation: what is evaluated, and who gets the results."""
+
+    learner: LearnerGroup
+    now: EvaluationPoint
+    writer: MetricsWriter
+    stop: StopRequest
+    listener: EvaluationListener
+
+
+class Evaluator(ABC):
+    """Evaluates a run at intervals and at its end; an interrupted evaluation stays due."""
+
+    word: str  # for the timeline
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.config = run, run.config
+
+    def prepare(self) -> None:  # noqa: B027  # not all have something to prepare
+        """Before training begins."""
+
+    @abstractmethod
+    def is_due(self, update: int) -> bool:
+        """Whether an evaluation belongs to this update, and is not in the records yet."""
+
+    def measure(
+        self,
+        learner: LearnerGroup,
+        now: EvaluationPoint,
+        writer: MetricsWriter,
+        stop: StopRequest,
+        listener: EvaluationListener,
+    ) -> None:
+        """Evaluate what is due; write the records and the plots."""
+        self._measure(_Job(learner, now, writer, stop, listener))
+
+    @abstractmethod
+    def _measure(self, job: _Job) -> None: ...
+
+    def _is_time(self, update: int) -> bool:
+        interval = self.config.evaluation.interval
+        return self._is_last(update) or bool(update and interval and update % interval == 0)
+
+    def _is_last(self, update: int) -> bool:
+        return update >= self.config.total_updates
+
+
+def new_evaluator(run: Run) -> Evaluator:
+    """The evaluator for a run's seating."""
+    return EpisodeEvaluator(run) if run.config.is_independent else MatchEvaluator(run)
+
+
+class MatchEvaluator(Evaluator):
+    """Plays the opponents that the run's settings name."""
+
+    word = "match"
+
+    def prepare(self) -> None:
+        """Make all opponents once, so that a run that trains on elsewhere stays the same opponent."""
+        settings = self.config.evaluation
+        names = dict.fromkeys((*settings.opponents, *settings.final_opponents))
+        self._players: dict[str, Player] = {name: make_player(self.run.game, name) for name in names}
+
+    def is_due(self, update: int) -> bool:
+        return bool(self._opponents_due(update))
+
+    def _opponents_due(self, update: int) -> list[str]:
+        if not self._is_time(update):
+            return []
+        settings = self.config.evaluation
+        wanted = settings.opponents + (settings.final_opponents if self._is_last(update) else ())
+        played = {record["opponent"] for record in self.run.evaluations if record["update"] == update}
+        return [name for name in wanted if self._players[name].name not in played]
+
+    def _measure(self, job: _Job) -> None:
+        learner, now, writer, stop, listener = job
+        player = self.run.agent_from(learner.state().tensors, now.update).player()
+        for name in self._opponents_due(now.update):
+            if stop.is_set:
+                break
+            games, seed = self.config.evaluation.games, self.config.seed
+            result = play_match(self.run.game, player, self._players[name], games, seed)
+            record = {"kind": "evaluation", "update": now.update, **result.as_dict(), "steps": now.steps}
+            writer.write(record, {f"strength/{name}": result.score.mean})
+            listener.on_evaluation(now.update, result)
+        self.run.write(STRENGTH, strength_svg(self.run.evaluations))
+
+
+class EpisodeEvaluator(Evaluator):
+    """Plays episodes with all agents of a run, each in its own seat."""
+
+    word = "episodes"
+    _random: EpisodesResult | None = None  # of random players; always the same in a run
+
+    def is_due(self, update: int) -> bool:
+        return self._is_time(update) and all(record["update"] != update for record in self.run.episodes)
+
+    def _measure(self, job: _Job) -> None:
+        learner, now, writer, stop, listener = job
+        if stop.is_set:
+            return
+        weights = [learner.runner.weights(each.seat) for each in learner.settings]  # those that act
+        result = play_episodes(
+            self.run.game,
+            self.run.agents_of(weights, now.update),
+            self.config.evaluation.games,
+            self.config.seed,
+            max_length=self.config.collect.max_game_length,
+            random=self._random,
+        )
+        self._random = result.random
+        record = {"kind": "episodes", "update": now.update, "steps": now.steps, **result.as_dict()}
+        record["film"] = self._write_film(result, now.update)
+        writer.write(record, _scalars(result))
+        self.run.write(REWARDS, rewards_svg(self.run.episodes, self.run.metrics))
+        listener.on_episodes(now.update, result)
+
+    def _write_film(self, result: EpisodesResult, update: int) -> str | None:
+        """Write the first episode as a film, if the world can be drawn."""
+        film = self.run.game.film(result.positions)
+        if film is None:
+            return None
+        name = f"{FILMS}/update_{update:06d}.gif"
+        self.run.write(name, film)
+        return name
+
+
+def _scalars(result: EpisodesResult) -> dict[str, float]:
+    """For TensorBoard."""
+    scalars = {f"episodes/agent_{seat}": reward for seat, reward in enumerate(result.rewards)}
+    assert result.random is not None
+    return scalars | {"episodes/overall": result.overall, "episodes/random": result.random.overall}

@@ -1,0 +1,189 @@
+"""Strength over time as pictures: one line per opponent or per agent, with its confidence band."""
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import NamedTuple
+
+from senju.runs.metrics import Record
+from senju.runs.timeline import round_step
+
+WIDTH, HEIGHT = 720, 360
+LEFT, RIGHT, TOP, BOTTOM = 56, 210, 24, 44
+LONGEST_NAME = 22  # characters that fit beside the plot
+NAMED_AGENTS = 14  # more do not fit beside the picture
+MOST_POINTS = 150  # of a curve; of more points, means of neighbours are drawn
+PANEL = 250  # height of one of the two panels of rewards, in pixels
+COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568")
+GRID, ZERO_LINE = "#e2e8f0", "#a0aec0"
+Point = tuple[float, float]
+
+
+class _Panel(NamedTuple):
+    """A coordinate system in a picture: its position, and the range of its axes."""
+
+    top: float
+    height: float
+    last: float  # steps
+    low: float
+    high: float
+
+    @classmethod
+    def of_rewards(cls, top: float, last: float, rewards: Iterable[float]) -> "_Panel":
+        """A panel that has room for these rewards, and for 0."""
+        values = [0.0, *rewards]
+        low, high = min(values), max(values)
+        margin = 0.05 * (high - low) or 1.0
+        return cls(top, PANEL, last, low - margin * (low < 0), high + margin)
+
+    def place(self, steps: float, value: float) -> Point:
+        x = LEFT + (WIDTH - LEFT - RIGHT) * steps / self.last
+        height = self.height - TOP - BOTTOM
+        return round(x, 1), round(self.top + TOP + height * (self.high - value) / (self.high - self.low), 1)
+
+    def axes(self, title: str, ticks: Sequence[tuple[float, str]]) -> list[str]:
+        parts = [f'<text x="{LEFT}" y="{self.top + 14}">{escape(title)}</text>']
+        for value, label in ticks:
+            x, y = self.place(0, value)
+            colour = ZERO_LINE if value == 0 else GRID
+            parts.append(f'<line x1="{x}" y1="{y}" x2="{WIDTH - RIGHT}" y2="{y}" stroke="{colour}"/>')
+            parts.append(f'<text x="{x - 6}" y="{y + 4}" text-anchor="end">{label}</text>')
+        y = self.top + self.height - BOTTOM + 16
+        for quarter in range(5):
+            steps = self.last * quarter / 4
+            x, _ = self.place(steps, 0)
+            parts.append(f'<text x="{x}" y="{y}" text-anchor="middle">{_short(steps)}</text>')
+        middle = (LEFT + WIDTH - RIGHT) / 2
+        return [*parts, f'<text x="{middle}" y="{y + 18}" text-anchor="middle">steps learned from</text>']
+
+    def reward_ticks(self) -> list[tuple[float, str]]:
+        step = round_step((self.high - self.low) / 5)
+        numbers = range(math.ceil(self.low / step), math.floor(self.high / step) + 1)
+        return [(number * step, f"{number * step:.6g}") for number in numbers]
+
+    def curve(self, points: Sequence[Point], colour: str, width: float = 2, more: str = "") -> str:
+        placed = self._join(points)
+        return f'<polyline points="{placed}" fill="none" stroke="{colour}" stroke-width="{width}"{more}/>'
+
+    def band(self, lower: Sequence[Point], upper: Sequence[Point], colour: str) -> str:
+        return f'<polygon points="{self._join([*upper, *reversed(lower)])}" fill="{colour}" opacity="0.15"/>'
+
+    def dots(self, points: Sequence[Point], colour: str) -> list[str]:
+        places = (self.place(*point) for point in points)
+        return [f'<circle cx="{x}" cy="{y}" r="2.5" fill="{colour}"/>' for x, y in places]
+
+    def _join(self, points: Sequence[Point]) -> str:
+        return " ".join(f"{x},{y}" for x, y in (self.place(*point) for point in points))
+
+
+def strength_svg(evaluations: Sequence[Record]) -> str:
+    """The scores of all evaluations as an SVG picture."""
+    panel = _Panel(0, HEIGHT, _last(evaluations), 0.0, 1.0)
+    ticks = [(percent / 100, f"{percent} %") for percent in (0, 25, 50, 75, 100)]
+    parts = panel.axes("score, with 95 % intervals", ticks)
+    for index, opponent in enumerate(dict.fromkeys(record["opponent"] for record in evaluations)):
+        records = [record for record in evaluations if record["opponent"] == opponent]
+        parts += _strength(panel, records, COLOURS[index % len(COLOURS)], index)
+    return _svg(HEIGHT, parts)
+
+
+def _strength(panel: _Panel, records: Sequence[Record], colour: str, index: int) -> list[str]:
+    points = [(record["steps"], record["score"]) for record in records]
+    lower, upper = ([(record["steps"], record["interval"][side]) for record in records] for side in (0, 1))
+    name = shortened(records[-1]["opponent"].rsplit("/", 1)[-1], LONGEST_NAME)
+    label = escape(f"{name} {100 * points[-1][1]:.0f} %")
+    return [
+        panel.band(lower, upper, colour),
+        panel.curve(points, colour),
+        *panel.dots(points, colour),
+        _label(TOP + 14 + 18 * index, label, colour),
+    ]
+
+
+def rewards_svg(episodes: Sequence[Record], updates: Sequence[Record]) -> str:
+    """The rewards of each agent over time: in whole episodes beside a random player's, and in training."""
+    last = _last([*episodes, *updates])
+    num_agents = len(episodes[-1]["rewards"]) if episodes else 0
+    parts = _measured(episodes, num_agents, last)
+    return _svg(2 * PANEL, parts + _while_training(updates, num_agents, last))
+
+
+def _measured(episodes: Sequence[Record], num_agents: int, last: float) -> list[str]:
+    bounds = [bound for record in episodes for pair in record["intervals"] for bound in pair]
+    at_random = [reward for record in episodes for reward in record["random"]]
+    panel = _Panel.of_rewards(0, last, [*bounds, *at_random])
+    title = "reward per episode, with 95 % intervals; dashed: played at random"
+    parts = panel.axes(title, panel.reward_ticks())
+    for agent in range(num_agents):
+        colour, random = _colour(agent, num_agents), episodes[-1]["random"][agent]
+        lower, upper = (
+            [(record["steps"], record["intervals"][agent][side]) for record in episodes] for side in (0, 1)
+        )
+        points = [(record["steps"], record["rewards"][agent]) for record in episodes]
+        parts.append(panel.band(lower, upper, colour))
+        parts.append(panel.curve([(0, random), (last, random)], colour, 1, ' stroke-dasharray="5 4"'))
+        parts += [panel.curve(points, colour), *panel.dots(points, colour)]
+    return parts + _agent_names(episodes, num_agents)
+
+
+def _agent_names(episodes: Sequence[Record], num_agents: int) -> list[str]:
+    parts = []
+    for agent in range(min(num_agents, NAMED_AGENTS)):
+        reward, random = (episodes[-1][name][agent] for name in ("rewards", "random"))
+        label = f"agent {agent}: {reward:.3g} (random {random:.3g})"
+        parts.append(_label(TOP + 14 + 16 * agent, label, _colour(agent, num_agents)))
+    if num_agents > NAMED_AGENTS:
+        parts.append(_label(TOP + 14 + 16 * NAMED_AGENTS, f"and {num_agents - NAMED_AGENTS} more", "black"))
+    return parts
+
+
+def _while_training(updates: Sequence[Record], num_agents: int, last: float) -> list[str]:
+    """The rewards of a turn, with random moves, as the agents learned from them."""
+    curves = [_thinned(updates, f"agent_{agent}/reward") for agent in range(num_agents)]
+    panel = _Panel.of_rewards(PANEL, last, [reward for curve in curves for _, reward in curve])
+    parts = panel.axes("reward per turn while training, random moves included", panel.reward_ticks())
+    return parts + [
+        panel.curve(curve, _colour(agent, num_agents), 1.5) for agent, curve in enumerate(curves) if curve
+    ]
+
+
+def _thinned(updates: Sequence[Record], name: str) -> list[Point]:
+    points = [(float(record["steps"]), float(record[name])) for record in updates if name in record]
+    size = -(-len(points) // MOST_POINTS) or 1
+    groups = [points[first : first + size] for first in range(0, len(points), size)]
+    return [(group[-1][0], sum(reward for _, reward in group) / len(group)) for group in groups]
+
+
+def _last(records: Sequence[Record]) -> float:
+    return max((record["steps"] for record in records), default=1)
+
+
+def _colour(agent: int, num_agents: int) -> str:
+    """A different colour for each agent, as far as possible."""
+    if num_agents <= len(COLOURS):
+        return COLOURS[agent]
+    return f"hsl({360 * agent // num_agents}, 60%, {(38, 52)[agent % 2]}%)"
+
+
+def _label(y: float, text: str, colour: str) -> str:
+    return f'<text x="{WIDTH - RIGHT + 8}" y="{y}" fill="{colour}">{text}</text>'
+
+
+def _svg(height: float, parts: Sequence[str]) -> str:
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
+        f'height="{height}" font-family="sans-serif" font-size="12">'
+    )
+    return "\n".join([head, f'<rect width="{WIDTH}" height="{height}" fill="white"/>', *parts, "</svg>"])
+
+
+def shortened(name: str, longest: int) -> str:
+    """The end of a name, which distinguishes runs."""
+    return name if len(name) <= longest else f"…{name[1 - longest :]}"
+
+
+def _short(number: float) -> str:
+    for unit, size in (("M", 1e6), ("k", 1e3)):
+        if number >= size:
+            return f"{number / size:.3g}{unit}"
+    return f"{number:.0f}"

@@ -1,0 +1,111 @@
+"""A round robin: from descriptions of players to a result, in a folder that can be resumed."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+
+from senju.evaluation.matches import require_turns_of_two
+from senju.evaluation.tournament.game_role import GameRole, OnResult, play_in_processes
+from senju.evaluation.tournament.log import explained, make_header, opened_log, read_header
+from senju.evaluation.tournament.participants import find_participants
+from senju.evaluation.tournament.picture import tournament_svg
+from senju.evaluation.tournament.result import RESULTS, TournamentResult
+from senju.evaluation.tournament.tasks import (
+    MatchTask,
+    TournamentProgress,
+    TournamentSchedule,
+    TournamentSettings,
+)
+from senju.files import encoded, is_there, replace_durably
+from senju.games.game import Game
+from senju.machine import available_cores, math_threads
+from senju.opponents.score import Score
+from senju.runs.interrupt import StopRequest
+from senju.workers.role import Payload, Start
+from senju.workers.script import refuse_unguarded
+
+PICTURE = "arena.svg"
+USUAL = TournamentSettings()
+OnProgress = Callable[[TournamentProgress], None]
+
+
+def run_tournament(
+    game: Game,
+    descriptions: Sequence[str],
+    folder: Path | None = None,
+    settings: TournamentSettings = USUAL,
+    *,
+    num_workers: int = 0,
+    fresh: bool = False,
+    on_progress: OnProgress | None = None,
+    stop: StopRequest | None = None,
+) -> TournamentResult:
+    """Play all pairs of players; the result is the same for any number of workers.
+
+    The folder gets the log, `results.json` and `arena.svg`. An unfinished arena in it is continued; another
+    arena is refused unless `fresh`. The default folder is the one where the same arena was begun, or
+    `arena-DATE`. `num_workers=0` uses all cores; one worker plays in this process. When `stop` is set, the
+    games under way are given up, and the result so far is returned.
+    """
+    refuse_unguarded()
+    require_turns_of_two(game)
+    stop = stop or StopRequest()
+    participants = find_participants(game, descriptions)
+    schedule = TournamentSchedule([each.name for each in participants], settings)
+    header = make_header(game, participants, settings)
+    folder = folder or _usual_folder(header)
+    with opened_log(folder, header, schedule, fresh) as log:
+        with explained(folder):
+            for path in (folder / RESULTS, folder / PICTURE):
+                is_there(path)  # refuses a link before any game is played
+                if fresh:  # if this arena is cut off, no other one's result is taken for its own
+                    path.unlink(missing_ok=True)
+
+        def take(task: MatchTask, score: Score) -> None:
+            log.write(task, score)
+            schedule.finish(task, score)
+            if on_progress is not None:
+                on_progress(schedule.progress)
+
+        if on_progress is not None:
+            on_progress(schedule.progress)
+        role = GameRole(game, participants, settings.opening_plies)
+        _play(role, schedule, min(num_workers or available_cores(), schedule.num_open), take, stop)
+        result = TournamentResult(game.name, participants, schedule, folder)
+        with explained(folder):
+            replace_durably(folder / RESULTS, encoded(result.as_json()))
+            replace_durably(folder / PICTURE, encoded(tournament_svg(result)))
+    return result
+
+
+def _play(
+    role: GameRole, schedule: TournamentSchedule, num_workers: int, take: OnResult, stop: StopRequest
+) -> None:
+    if num_workers > 1:
+        play_in_processes(role, schedule, num_workers, take, stop)
+        return
+    handler = role.local_handler(Start(0, Payload()))
+    with suppress(_Stopped), math_threads(1):  # as in workers: other numbers of threads may round differently
+        while not stop.is_set and (task := schedule.take()) is not None:
+            take(task, handler.play(task, lambda games_done: _check(stop)))
+
+
+class _Stopped(Exception):  # noqa: N818  # no error
+    """Leaves a match before its end."""
+
+
+def _check(stop: StopRequest) -> None:
+    if stop.is_set:
+        raise _Stopped
+
+
+def _usual_folder(header: dict[str, object]) -> Path:
+    """The folder where the same arena was begun, or a new `arena-DATE` in the current one."""
+    begun = [folder for folder in sorted(Path().glob("arena-*")) if read_header(folder) == header]
+    if begun:
+        return begun[-1]
+    name = f"arena-{datetime.now():%Y%m%d}"
+    names = (Path(name if number == 1 else f"{name}-{number}") for number in count(1))
+    return next(path for path in names if not path.exists())

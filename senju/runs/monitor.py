@@ -1,0 +1,113 @@
+"""Monitoring a run in training: busy workers, slots, memory, events, and the timeline."""
+
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic, time
+from typing import Any
+
+from senju.backends.backend import Backend
+from senju.files import describe_os_error, encoded, replace_durably
+from senju.runs.records import Record, append_record, read_records
+from senju.runs.timeline import LEARNER, Timeline, timeline_svg
+from senju.timing import add_seconds
+from senju.workers.role import Event
+
+logger = logging.getLogger(__name__)
+
+EVENTS, TRACE, PICTURE = "events.jsonl", "timeline.json", "timeline.svg"
+SAMPLE_SECONDS = 1.0  # between two samples of workers, slots and memory; one costs a millisecond
+
+
+class Monitor:
+    """Records the activities of workers and learner, and samples their load and memory."""
+
+    def __init__(self, folder: Path, backend: Backend) -> None:
+        self._folder, self._backend = folder, backend
+        self.timeline = Timeline()
+        self._sampled = monotonic()
+        self._busy: dict[int, float] = defaultdict(float)  # seconds of each worker since the last sample
+        self._timings: dict[str, float] = {}  # seconds of each stage since the last call of take_timings
+
+    @contextmanager
+    def span(self, name: str, **details: Any) -> Iterator[None]:
+        """Record the block as a span of the learner."""
+        began = monotonic()
+        try:
+            yield
+        finally:
+            self.timeline.add(LEARNER, name, began, monotonic(), **details)
+
+    def after_update(self, update: int) -> dict[str, Any] | None:
+        """Process the backend's report; now and then, return a sample of the engine for the metrics."""
+        self._take_report(update)
+        now = monotonic()
+        if now - self._sampled < SAMPLE_SECONDS:
+            return None
+        sample, self._sampled = self._sample(now - self._sampled), now
+        return sample
+
+    def take_timings(self, update: int) -> dict[str, float]:
+        """Seconds of each stage of collecting since the last call."""
+        self._take_report(update)
+        taken, self._timings = self._timings, {}
+        return taken
+
+    def _take_report(self, update: int) -> None:
+        report = self._backend.report()
+        add_seconds(self._timings, report.timings)
+        self.timeline.add_activities(report.activities)
+        for activity in report.activities:
+            self._busy[activity.worker] += activity.ended - activity.began
+        for event in report.events:
+            self.note(event, update)
+
+    def _sample(self, seconds: float) -> dict[str, Any]:
+        status = self._backend.status()
+        shares = {worker.index: self._busy[worker.index] / seconds for worker in status.workers}
+        self._busy.clear()
+        slots = ("slots_ready", "slots_playing", "slots_held", "slots_free")
+        return {
+            "workers": len(status.workers),
+            "busy": [round(min(share, 1.0), 4) for _, share in sorted(shares.items())],
+            **{name: getattr(status, name) for name in slots},
+            "restarts": status.team.restarts,
+            "set_aside": len(status.set_aside),
+            "memory_bytes": status.memory_bytes,
+        }
+
+    def note(self, event: Event, update: int) -> None:
+        """Write an event to the run's folder, and mark it in the timeline; the log has it already."""
+        self.timeline.mark(monotonic() - (time() - event.time), event.message.partition("\n")[0])
+        when = datetime.fromtimestamp(event.time, UTC).isoformat(timespec="milliseconds")
+        record = {"update": update, **event._asdict(), "time": when}
+        try:
+            append_record(self._folder / EVENTS, record)
+        except OSError as error:  # a report, not a result: training goes on
+            logger.warning("cannot write %s: %s", self._folder / EVENTS, describe_os_error(error))
+
+    def finish(self, update: int) -> None:
+        """Process the last report, and write the timeline's trace and picture into the run's folder."""
+        self._take_report(update)
+        if not self.timeline.spans():
+            return
+        trace = json.dumps(self.timeline.chrome_trace())
+        try:
+            replace_durably(self._folder / TRACE, encoded(trace))
+            replace_durably(self._folder / PICTURE, encoded(timeline_svg(self.timeline)))
+        except OSError as error:  # a report, not a result
+            logger.warning("cannot write the timeline in %s: %s", self._folder, describe_os_error(error))
+
+
+def read_events(folder: Path) -> list[Record]:
+    """The events of a run, in order; a last line cut off by a crash is left out."""
+    return read_records(folder / EVENTS, {"kind": str})
+
+
+def shards_set_aside(folder: Path) -> int:
+    """How often a run had to go on without one more shard."""
+    return sum(event["kind"] == "set_aside" for event in read_events(folder))

@@ -1,0 +1,254 @@
+"""A run: a folder with the resolved config, checkpoints and metrics, and its agents."""
+
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from senju.config import validated
+from senju.errors import CheckpointError, ConfigError, RunFolderError
+from senju.files import describe_os_error, encoded, make_folder, replace_durably
+from senju.games import GAMES, make_game
+from senju.games.game import Game
+from senju.models import Model, make_model
+from senju.models.weights import WeightBlock, Weights
+from senju.opponents.ratings import Rating, fit_ratings
+from senju.opponents.score import Score
+from senju.runs.agent import Agent
+from senju.runs.blobs import BlobStore
+from senju.runs.checkpoint import Checkpoint, load_checkpoint, other_checkpoints, read_state
+from senju.runs.run_config import RunConfig, dump_config, load_config
+from senju.runs.run_folder import CHECKPOINTS, CONFIG, RunFolder
+from senju.runs.saved_state import require_state, restoring_from
+from senju.runs.seats import demands_of
+from senju.trust import is_trusting, require_trust
+
+
+class Run(RunFolder):
+    """A training run on disk. `Run(path)` opens one; `Run.create` starts a folder for one.
+
+    A run that names code outside of senju and of installed packages is refused with a TrustError, unless
+    it was trained on this machine with that code; `trust=True` loads it all the same.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], trust: bool = False) -> None:
+        super().__init__(path)
+        self.trust = is_trusting(trust)
+        self.config = load_config(self.path / CONFIG, self.trust)
+
+    @classmethod
+    def create(cls, path: Path, config: RunConfig) -> "Run":
+        """Make the folder of a new run; an existing one is never written over."""
+        try:
+            with ExitStack() as undo:
+                path.mkdir(parents=True)
+                undo.callback(shutil.rmtree, path, ignore_errors=True)
+                (path / CHECKPOINTS).mkdir()
+                replace_durably(path / CONFIG, encoded(dump_config(config)))
+                undo.pop_all()
+        except FileExistsError:
+            hint = f"go on with --resume {path}" if (path / CONFIG).exists() else "it holds something else"
+            raise RunFolderError(f"{path} exists already; {hint}, or choose another --run") from None
+        except OSError as error:
+            raise RunFolderError(f"cannot make the run folder {path}: {describe_os_error(error)}") from error
+        return cls(path, trust=True)  # the user named the code that it names
+
+    def save_config(self, config: RunConfig) -> None:
+        """Replace the run's settings, as a resume with other limits does."""
+        self.write(CONFIG, dump_config(config))
+        self.config = config
+
+    def write(self, name: str, content: str | bytes) -> None:
+        """Replace a file of the run whole."""
+        path = self.path / name
+        try:
+            make_folder(path.parent, self.path)
+            data = encoded(content) if isinstance(content, str) else content
+            replace_durably(path, data, self.path)
+        except OSError as error:
+            raise RunFolderError(f"cannot write {path}: {describe_os_error(error)}") from error
+
+    @cached_property
+    def game(self) -> Game:
+        """The run's game."""
+        return make_game(**self.config.game)
+
+    @property
+    def agents(self) -> list[Agent]:
+        """The agents of the newest checkpoint: one for each seat, or the only one."""
+        return self.agents_at()
+
+    @property
+    def agent(self) -> Agent:
+        """The agent of the newest checkpoint."""
+        return self.agent_at()
+
+    def require_one_agent(self) -> None:
+        """Refuse a run that has an agent in each seat where a single one is needed."""
+        if self.config.is_independent:
+            raise ConfigError(
+                f"{self.path} holds no single agent: each of its {self.game.num_seats} seats has its own, "
+                "and they play together; `run.agents` lists them, `senju evaluate` measures them"
+            )
+
+    def agent_at(self, checkpoint: str | None = None) -> Agent:
+        """The agent of a checkpoint by name or update, or of the newest; or a snapshot in the run's pool."""
+        self.require_one_agent()
+        return self.agents_at(checkpoint)[0]
+
+    def agents_at(self, checkpoint: str | None = None) -> list[Agent]:
+        """The same for all agents; agent i sits in seat i, where each has its own."""
+        if checkpoint is not None and not self.checkpoints.has(checkpoint):
+            snapshots = self.snapshots if re.fullmatch("[0-9]{1,18}", checkpoint) else {}
+            if snapshots and int(checkpoint) in snapshots:
+                weights = BlobStore(self.checkpoints.blobs).read_weights(snapshots[int(checkpoint)])
+                return self.agents_of([weights], int(checkpoint))
+        path = self.checkpoints.latest() if checkpoint is None else self.checkpoints.named(checkpoint)
+        saved = self.load(path, ("game", "model", "seats"))
+        with restoring_from(path):
+            return self._agents_from(_with_prefix(saved.tensors, "learner."), saved.state["update"])
+
+    def agents_of(self, weights: Sequence[Weights], update: int) -> list[Agent]:
+        """Agents with copies of published weights, a block for each."""
+        models = self.new_models()
+        for model, block in zip(models, weights, strict=True):
+            WeightBlock(model).write(block)
+        return self._new_agents(models, update)
+
+    def agent_from(self, learner_tensors: Mapping[str, Tensor], update: int) -> Agent:
+        """An agent with a copy of a learner's weights."""
+        return self._agents_from(learner_tensors, update)[0]
+
+    def _agents_from(self, tensors: Mapping[str, Tensor], update: int) -> list[Agent]:
+        models = self.new_models()
+        for seat, model in enumerate(models):
+            model.load_state_dict(_with_prefix(tensors, f"{seat}.model."))
+        return self._new_agents(models, update)
+
+    def _new_agents(self, models: Sequence[Model], update: int) -> list[Agent]:
+        agents = []
+        for learner, model in zip(self.config.learner_settings, models, strict=True):
+            acting = demands_of(learner.algorithm).acting
+            name = f"{self.path.name}@{update}" + (f" {learner.name}" if self.config.is_independent else "")
+            agents.append(Agent(self.game, model, name, acting, learner.model))
+        return agents
+
+    @property
+    def snapshots(self) -> dict[int, str]:
+        """The snapshots in the newest checkpoint's pool: blobs of weights, by update."""
+        state = self._newest_state()
+        weights = state.get("opponents_weights", {})
+        members = [member for member in _members(state) if member["update"] >= 0 <= member["place"]]
+        return {member["update"]: weights[str(member["number"])] for member in members}
+
+    @property
+    def training_ratings(self) -> list[Rating]:
+        """Ratings of the pool's members and the newest agent, from training games; empty without a pool."""
+        state = self._newest_state()
+        members = _members(state)
+        if not members:
+            return []
+        names = {member["number"]: member["name"] for member in members}
+        if all(member["update"] != state["update"] for member in members):
+            names[state["pool"]["next"]] = f"update {state['update']}"  # its games since the last snapshot
+        results = {(first, second): Score(*counts) for first, second, *counts in state["pool"]["results"]}
+        return list(fit_ratings(names, results))
+
+    def _newest_state(self) -> dict[str, Any]:
+        if not self.checkpoints.all():
+            return {}
+        path = self.checkpoints.latest()
+        state = read_state(path)
+        require_state(path, state)
+        return state
+
+    def new_model(self) -> Model:
+        """The run's network with its initial weights; the first of them, if each seat has its own."""
+        return new_model(self.game, self.config)
+
+    def new_models(self) -> list[Model]:
+        """The initial networks of all agents: one for each seat, or the only one."""
+        return new_models(self.game, self.config)
+
+    def load(self, path: Path, parts: Sequence[str] = ("game", "model")) -> Checkpoint:
+        """A checkpoint of this run; refused where the settings of these parts differ from the run's."""
+        checkpoint = load_checkpoint(path)
+        require_state(path, checkpoint.state)
+        require_trust(path, checkpoint.state, self.trust)
+        for part, expected in self.identity(parts).items():
+            saved = self._completed(part, checkpoint.state)
+            if saved != expected:
+                raise CheckpointError(
+                    f"{path} is of the {part} {_show(saved)}, the run is of {_show(expected)}; "
+                    f"{other_checkpoints(path)}"
+                )
+        return checkpoint
+
+    def identity(self, parts: Sequence[str]) -> dict[str, Any]:
+        """The settings of some parts, as a checkpoint saves them."""
+        settings = self.config.model_dump(mode="json")
+        return {part: settings[part] for part in parts}
+
+    def _completed(self, part: str, saved: Mapping[str, Any]) -> Any:
+        """A part's saved settings, with defaults for those that the senju that saved them did not have."""
+        settings = self.config.model_dump(mode="json")
+        del settings[part]
+        try:
+            filled = validated(RunConfig, settings | {part: saved[part]} if part in saved else settings)
+        except ConfigError:
+            return saved.get(part, {})
+        return filled.model_dump(mode="json")[part]
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Lock the run, so that no other process trains it; the lock ends with the process."""
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise RunFolderError(f"{self.path} is being trained by another process") from None
+        finally:
+            os.close(folder)
+
+    def require_game(self, name: str) -> None:
+        """Refuse to play another game with this run's agent."""
+        GAMES.get(name)
+        if self.config.game["name"] != name:
+            raise RunFolderError(f"{self.path} is a run of {self.config.game['name']}, not of {name}")
+
+
+def new_model(game: Game, config: RunConfig) -> Model:
+    """The first of the networks that a run starts from."""
+    return new_models(game, config)[0]
+
+
+def new_models(game: Game, config: RunConfig) -> list[Model]:
+    """The networks that a run starts from: one for each seat, or the only one."""
+    shape, actions = game.observation_shape, game.num_actions
+    return [make_model(one.model, shape, actions, one.seed) for one in config.learner_settings]
+
+
+def _with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {n.removeprefix(prefix): tensor for n, tensor in tensors.items() if n.startswith(prefix)}
+
+
+def _members(state: dict[str, Any]) -> list[dict[str, Any]]:
+    members: list[dict[str, Any]] = (state.get("pool") or {}).get("members", [])
+    return members
+
+
+def _show(part: Any) -> str:
+    if not isinstance(part, dict):
+        return repr(part)
+    options = ", ".join(f"{key}={value}" for key, value in part.items() if key != "name")
+    if "name" not in part:
+        return options or "none"
+    return f"{part['name']!r}" + (f" ({options})" if options else "")

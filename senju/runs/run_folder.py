@@ -1,0 +1,113 @@
+"""A run's folder, read without running any code that the run names."""
+
+import os
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import ConfigDict
+
+from senju.arguments import as_path
+from senju.backends.reproduction import FAILED_SHARDS
+from senju.config import Part, Settings, read_yaml, validated
+from senju.errors import RunFolderError
+from senju.files import UNFINISHED, describe_os_error, find_link, link_error
+from senju.games import GAMES, make_game
+from senju.runs.checkpoint import CheckpointFolder
+from senju.runs.metrics import METRICS, TENSORBOARD, Record, records_of
+from senju.runs.monitor import EVENTS, PICTURE, TRACE, shards_set_aside
+from senju.runs.run_config import CollectConfig, RunConfig
+from senju.runs.run_socket import SOCKET
+
+CONFIG, CHECKPOINTS = "config.yaml", "checkpoints"
+STRENGTH, REWARDS, FILMS, ARENA = "strength.svg", "rewards.svg", "episodes", "arena"
+_PICTURES = (TRACE, PICTURE, STRENGTH, REWARDS, FILMS)
+_WRITTEN = (CONFIG, METRICS, CHECKPOINTS, TENSORBOARD, EVENTS, ARENA, FAILED_SHARDS, SOCKET, *_PICTURES)
+
+
+class Outline(Part):
+    """The settings of a run that can be read without loading the classes that others name."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    game: Settings
+    collect: CollectConfig = CollectConfig()
+    total_steps: int = RunConfig.model_fields["total_steps"].default
+
+    def total_updates(self, metrics: list[Record]) -> int | None:
+        """Updates until total_steps are reached; None if unknown."""
+        num_acting = self._num_acting(metrics)
+        if num_acting is None:
+            return None
+        return -(-self.total_steps // (self.collect.num_games * self.collect.rollout_steps * num_acting))
+
+    def _num_acting(self, metrics: list[Record]) -> int | None:
+        """Seats that act at once: as one of senju's own games says, or as the first update counted them."""
+        name = self.game.get("name")
+        if isinstance(name, str) and name in GAMES:
+            return make_game(**self.game).num_acting
+        if not metrics:
+            return None
+        first = metrics[0]
+        moves = first["update"] * self.collect.num_games * self.collect.rollout_steps
+        if self.collect.whole_games:  # rows rest after their games
+            moves = first["steps_per_game"] * first["games_finished"]
+        return round(first["steps"] / moves) if moves else None
+
+
+class RunFolder:
+    """The files of a run; opening it runs no code that the run names."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = as_path("run", path)
+        if not (self.path / CONFIG).is_file():
+            one = self.path / "agent_1"
+            hint = f"; it holds several agents: name one, like {one}" if (one / CONFIG).is_file() else ""
+            raise RunFolderError(f"{self.path} is not a run: there is no {CONFIG} in it{hint}")
+        refuse_links(self.path, (*_WRITTEN, *(f"{UNFINISHED}{name}" for name in _WRITTEN)))
+        self.checkpoints = CheckpointFolder(self.path / CHECKPOINTS)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
+
+    @cached_property
+    def outline(self) -> Outline:
+        """The settings that can be read without running code."""
+        return validated(Outline, read_yaml(self.path / CONFIG))
+
+    @property
+    def metrics(self) -> list[Record]:
+        """One record per update, in order."""
+        return records_of("update", self.path / METRICS)
+
+    @property
+    def evaluations(self) -> list[Record]:
+        """One record per evaluation against one opponent, in order."""
+        return records_of("evaluation", self.path / METRICS)
+
+    @property
+    def episodes(self) -> list[Record]:
+        """One record per evaluation of a world's agents in whole episodes, in order."""
+        return records_of("episodes", self.path / METRICS)
+
+    def summary(self) -> Record:
+        """How far the run got: its newest metrics and evaluations."""
+        metrics, evaluations = self.metrics, self.evaluations
+        newest, last = metrics[-1] if metrics else {}, evaluations[-1]["update"] if evaluations else None
+        return {
+            "run": str(self.path),
+            "update": newest.get("update", 0),
+            "steps": newest.get("steps", 0),
+            "seconds": newest.get("seconds", 0.0),
+            "metrics": newest,
+            "evaluations": [record for record in evaluations if record["update"] == last],
+            "episodes": self.episodes[-1:],
+            "set_aside": shards_set_aside(self.path),
+        }
+
+
+def refuse_links(folder: Path, names: Iterable[str]) -> None:
+    """Refuse links in a folder where senju writes: they may point to files of others."""
+    link = find_link(folder, names)
+    if link is not None:
+        raise RunFolderError(f"cannot use {folder}: {describe_os_error(link_error(link))}: {link}")

@@ -1,0 +1,378 @@
+"""The timeline: what workers and learner did when, as a Chrome trace and as a picture."""
+
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+from senju.workers.role import Activity
+
+LEARNER = "learner"
+KEPT_SPANS = 20_000
+
+
+class Span(NamedTuple):
+    """Something done from one time to another. Times are seconds of `time.monotonic`."""
+
+    track: str  # `learner`, `worker 3` or `agent 0`
+    name: str  # rollout, collect, learn, train, publish, checkpoint, match, …
+    began: float
+    ended: float
+    details: dict[str, Any]  # plain values, as JSON has them
+
+
+class TimelineMark(NamedTuple):
+    """Something that happened at one time: a worker lost, replaced or paused, …"""
+
+    time: float
+    message: str
+
+
+class Timeline:
+    """The newest spans and marks of a run, recorded while it trains and drawn afterwards.
+
+    Adding costs less than a microsecond. The spans of one track follow or contain each other. One
+    thread feeds and reads it.
+
+    >>> timeline = Timeline()
+    >>> timeline.add("worker 0", "rollout", 10.0, 10.5, shard=3, turn=0)
+    >>> timeline.add("learner", "learn", 10.5, 11.0, update=1)
+    >>> [span.track for span in timeline.spans()]
+    ['worker 0', 'learner']
+    """
+
+    def __init__(self, kept_spans: int = KEPT_SPANS) -> None:
+        self._spans: deque[Span | Activity] = deque(maxlen=kept_spans)
+        self._marks: deque[TimelineMark] = deque(maxlen=kept_spans)
+        self._num_added = 0
+
+    def add_activities(self, activities: Sequence[Activity]) -> None:
+        """Workers played these rollouts."""
+        self._spans.extend(activities)  # converted to spans only when read
+        self._num_added += len(activities)
+
+    def add(self, track: str, name: str, began: float, ended: float, **details: Any) -> None:
+        """Record a span, mostly of the learner."""
+        self._spans.append(Span(track, name, began, ended, details))
+        self._num_added += 1
+
+    def mark(self, time: float, message: str) -> None:
+        """Something happened."""
+        self._marks.append(TimelineMark(time, message))
+
+    @property
+    def left_out(self) -> int:
+        """How many older spans are no longer kept."""
+        return self._num_added - len(self._spans)
+
+    def spans(self) -> list[Span]:
+        """What is kept, in the order in which it was added."""
+        return [span if isinstance(span, Span) else _as_span(span) for span in self._spans]
+
+    def marks(self) -> list[TimelineMark]:
+        """What happened; where older spans were left out, nothing from before those that are kept."""
+        marks = list(self._marks)
+        if not self.left_out:
+            return marks
+        first = min((span.began for span in self._spans), default=math.inf)
+        return [mark for mark in marks if mark.time >= first]
+
+    def chrome_trace(self) -> dict[str, Any]:
+        """The timeline in Chrome's trace event format, for chrome://tracing and ui.perfetto.dev."""
+        spans, marks = self.spans(), self.marks()
+        origin = min([span.began for span in spans] + [mark.time for mark in marks], default=0.0)
+        if self.left_out:
+            marks.insert(0, TimelineMark(origin, f"{self.left_out} older spans were left out"))
+        tracks = tracks_of(spans)
+        events = [_complete(span, tracks.index(span.track), origin) for span in spans]
+        events += [_instant(mark, origin) for mark in marks]
+        # what contains another comes before it, also where both begin at once
+        events.sort(key=lambda event: (event["ts"], -event.get("dur", 0)))
+        return {
+            "traceEvents": _names(tracks) + events,
+            "displayTimeUnit": "ms",
+            "otherData": {"spans": len(spans), "spans_left_out": self.left_out},
+        }
+
+
+def _as_span(activity: Activity) -> Span:
+    details = {"shard": activity.task.shard, "turn": activity.task.turn}
+    return Span(f"worker {activity.worker}", "rollout", activity.began, activity.ended, details)
+
+
+def tracks_of(spans: Iterable[Span]) -> list[str]:
+    """The tracks in the order in which they are shown: the learner, workers, agents by index, others.
+
+    >>> tracks = ("agent 0", "worker 10", "worker 9", "learner")
+    >>> tracks_of([Span(track, "", 0.0, 1.0, {}) for track in tracks])
+    ['learner', 'worker 9', 'worker 10', 'agent 0']
+    """
+
+    def order(track: str) -> tuple[int, int, str]:
+        kind, _, index = track.partition(" ")
+        rank = {LEARNER: 0, "worker": 1, "agent": 2}.get(kind, 3)
+        return rank, int(index) if index.isdecimal() else 0, track
+
+    return sorted({span.track for span in spans}, key=order)
+
+
+# The fields are those of "Trace Event Format" (Chromium). Perfetto is the stricter reader: it wants no
+# thread 0, no time in metadata, no negative times, and no spans of a thread that cross. Hence numbers
+# from 1, and whole microseconds: fractions would be cut, and neighbours could come to overlap.
+PROCESS = 1
+
+
+def _microseconds(time: float, origin: float) -> int:
+    return round((time - origin) * 1e6)
+
+
+def _names(tracks: Sequence[str]) -> list[dict[str, Any]]:
+    events = [_metadata("process_name", 0, {"name": "senju"})]
+    for index, track in enumerate(tracks):
+        events.append(_metadata("thread_name", index, {"name": track}))
+        events.append(_metadata("thread_sort_index", index, {"sort_index": index}))
+    return events
+
+
+def _metadata(name: str, track: int, args: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "ph": "M", "pid": PROCESS, "tid": track + 1, "args": args}
+
+
+def _complete(span: Span, track: int, origin: float) -> dict[str, Any]:
+    began, colour = _microseconds(span.began, origin), SPAN_STYLES.get(span.name, OTHER).trace_colour
+    return {
+        "name": f"shard {span.details['shard']}" if "shard" in span.details else span.name,
+        "cat": span.name,
+        "ph": "X",
+        "ts": began,
+        "dur": max(_microseconds(span.ended, origin) - began, 0),
+        "pid": PROCESS,
+        "tid": track + 1,
+        "args": span.details,
+        **({"cname": colour} if colour else {}),
+    }
+
+
+def _instant(mark: TimelineMark, origin: float) -> dict[str, Any]:
+    time = _microseconds(mark.time, origin)
+    # scope g: a line through all tracks
+    return {"name": mark.message, "cat": "mark", "ph": "i", "ts": time, "pid": PROCESS, "tid": 1, "s": "g"}
+
+
+# The picture's measures, in pixels.
+WIDTH, LEFT, RIGHT, TOP = 960, 84, 64, 48
+LANE, BLOCK = 24, 18  # a lane, and the block in it
+LEGEND_LINE = 20
+SMALLEST = 0.25  # a block so narrow and so close to the one before is not seen, and not drawn
+INK, GRID, GROUND = "#222222", "#e2e8f0", "#f7fafc"
+
+
+class SpanStyle(NamedTuple):
+    """How a kind of span is drawn."""
+
+    colour: str
+    label: str
+    is_busy: bool = True
+    trace_colour: str = ""  # by the name that chrome://tracing has for it; Perfetto chooses by itself
+
+
+# Okabe and Ito's colours, which colour-blind people can tell apart.
+SPAN_STYLES = {
+    "rollout": SpanStyle("#56b4e9", "rollout (shard)", trace_colour="rail_response"),  # blue
+    "collect": SpanStyle("#d9d9d9", "waiting for rollouts", is_busy=False),
+    "learn": SpanStyle("#d55e00", "learn"),
+    "await": SpanStyle("#b0b0b0", "waiting for agents that learn", is_busy=False),
+    "train": SpanStyle("#e69f00", "an agent learns", trace_colour="thread_state_iowait"),  # orange
+    "episode": SpanStyle("#3fa0dc", "episode (of a copy)", trace_colour="rail_response"),
+    "lesson": SpanStyle("#f0ad1e", "lesson (of an agent)", trace_colour="thread_state_iowait"),
+    "publish": SpanStyle("#f0e442", "publish"),
+    "checkpoint": SpanStyle("#009e73", "checkpoint"),
+    "match": SpanStyle("#cc79a7", "match"),
+    "episodes": SpanStyle("#882255", "episodes to measure"),
+}
+OTHER = SpanStyle("#0072b2", "other")
+
+
+class _Window(NamedTuple):
+    """The time that is shown."""
+
+    began: float
+    ended: float
+
+    def x_of(self, time: float) -> float:
+        """The x coordinate of a time; times outside the window are at its edges."""
+        share = (time - self.began) / max(self.ended - self.began, 1e-9)
+        return round(LEFT + (WIDTH - LEFT - RIGHT) * min(max(share, 0.0), 1.0), 2)
+
+    def shows(self, span: Span) -> bool:
+        return span.ended > self.began and span.began < self.ended
+
+
+def timeline_svg(timeline: Timeline, seconds: float | None = None, updates: int = 10) -> str:
+    """A picture of the last `seconds`, or else of the last `updates` of the learner."""
+    spans = timeline.spans()
+    if not spans:
+        return _empty_picture()
+    window = _window(spans, seconds, updates)
+    tracks = tracks_of(spans)
+    shown = sorted(filter(window.shows, spans), key=lambda span: (span.began, -span.ended))
+    marks = [mark for mark in timeline.marks() if window.began <= mark.time <= window.ended]
+    bottom = TOP + LANE * len(tracks)
+    legend, height = _legend(shown, bool(marks), bottom + 52)
+    parts = [*_head(bottom + 44 + height), _text(LEFT, 16, _caption(spans, window)), *_axis(window, bottom)]
+    for index, track in enumerate(tracks):
+        lane = [span for span in shown if span.track == track]
+        parts += _lane(track, lane, window, TOP + LANE * index)
+    for mark in marks:
+        parts.append(_mark(mark, window.x_of(mark.time), bottom))
+    parts += legend
+    return "\n".join([*parts, "</svg>"])
+
+
+def _window(spans: Sequence[Span], seconds: float | None, updates: int) -> _Window:
+    first, last = min(span.began for span in spans), max(span.ended for span in spans)
+    if seconds is not None:
+        return _Window(max(first, last - seconds), last)
+    learned = sorted(span.ended for span in spans if (span.track, span.name) == (LEARNER, "learn"))
+    return _Window(learned[-updates - 1] if len(learned) > updates else first, last)
+
+
+def _caption(spans: Sequence[Span], window: _Window) -> str:
+    recorded = max(span.ended for span in spans) - min(span.began for span in spans)
+    return f"the last {_duration(window.ended - window.began)} of {_duration(recorded)} recorded"
+
+
+def _axis(window: _Window, bottom: float) -> list[str]:
+    length = window.ended - window.began
+    unit, size = ("ms", 1e-3) if length < 2.0 else ("s", 1.0)
+    step = round_step(length / size / 8)
+    parts = [_text(WIDTH - RIGHT + 6, TOP - 8, "busy"), _text(LEFT - 8, bottom + 16, unit, "end")]
+    for tick in range(math.floor(length / size / step * (1 + 1e-9)) + 1):
+        x = window.x_of(window.began + tick * step * size)
+        parts.append(f'<line x1="{x}" y1="{TOP - 4}" x2="{x}" y2="{bottom}" stroke="{GRID}"/>')
+        parts.append(_text(x, bottom + 16, f"{tick * step:.6g}", "middle"))
+    return parts
+
+
+def _lane(track: str, spans: Sequence[Span], window: _Window, top: float) -> list[str]:
+    width, middle = WIDTH - LEFT - RIGHT, top + BLOCK - 5
+    parts = [
+        _text(LEFT - 8, middle, track, "end"),
+        f'<rect x="{LEFT}" y="{top}" width="{width}" height="{BLOCK}" fill="{GROUND}"/>',
+        _text(WIDTH - RIGHT + 6, middle, f"{100 * busy_share(spans, window.began, window.ended):.0f} %"),
+    ]
+    last = 0.0
+    for span in spans:
+        left, right = window.x_of(span.began), window.x_of(span.ended)
+        if max(right - left, right - last) >= SMALLEST:
+            parts += _block(span, left, right, top)
+            last = right
+    return parts
+
+
+def busy_share(spans: Iterable[Span], began: float, ended: float) -> float:
+    """The share of a time in which at least one of the spans was under way; waiting does not count.
+
+    >>> spans = [Span("learner", "learn", 0.0, 2.0, {}), Span("learner", "publish", 1.0, 3.0, {})]
+    >>> busy_share(spans, began=0.0, ended=4.0)
+    0.75
+    """
+    busy, until = 0.0, began
+    for span in sorted(spans, key=lambda span: span.began):
+        if SPAN_STYLES.get(span.name, OTHER).is_busy:
+            busy += max(min(span.ended, ended) - max(span.began, until), 0.0)
+            until = max(until, span.ended)
+    return busy / (ended - began) if ended > began else 0.0
+
+
+def _block(span: Span, left: float, right: float, top: float) -> list[str]:
+    width = round(right - left, 2)
+    edge = ' stroke="white" stroke-width="0.5"' if width > 3 else ""
+    block = (
+        f'<rect x="{left}" y="{top}" width="{width}" height="{BLOCK}" '
+        f'fill="{SPAN_STYLES.get(span.name, OTHER).colour}"{edge}>'
+    )
+    parts = [f"{block}<title>{_safe(_tooltip(span))}</title></rect>"]
+    shard = str(span.details.get("shard", ""))
+    if shard and width >= 7 * len(shard) + 6:
+        x, y = round(left + width / 2, 2), top + BLOCK - 5
+        # let the pointer through to the block and its tooltip
+        parts.append(_text(x, y, shard, "middle", ' pointer-events="none"'))
+    return parts
+
+
+def _tooltip(span: Span) -> str:
+    details = ", ".join(f"{name} {value}" for name, value in span.details.items())
+    return f"{span.name}: {_duration(span.ended - span.began)}" + (f" ({details})" if details else "")
+
+
+def _mark(mark: TimelineMark, x: float, bottom: float) -> str:
+    return (
+        f'<g stroke="{INK}" fill="{INK}"><title>{_safe(mark.message)}</title>'
+        f'<line x1="{x}" y1="{TOP - 8}" x2="{x}" y2="{bottom}" stroke-dasharray="3 2"/>'
+        f'<circle cx="{x}" cy="{TOP - 10}" r="4"/></g>'
+    )
+
+
+def _legend(spans: Sequence[Span], has_marks: bool, y: float) -> tuple[list[str], float]:
+    """What the colours mean, in lines as wide as the picture; and the height of those lines."""
+    names = {span.name for span in spans}
+    kinds: list[SpanStyle | None] = [kind for name, kind in SPAN_STYLES.items() if name in names]
+    kinds += [OTHER] if names - set(SPAN_STYLES) else []
+    kinds += [None] if has_marks else []
+    x, first, parts = float(LEFT), y, []
+    for kind in kinds:
+        label = kind.label if kind else "event (point at it)"
+        width = 7 * len(label) + 34
+        if x + width > WIDTH:
+            x, y = float(LEFT), y + LEGEND_LINE
+        if kind:
+            parts.append(f'<rect x="{x}" y="{y - 10}" width="12" height="12" fill="{kind.colour}"/>')
+        else:
+            parts.append(f'<circle cx="{x + 6}" cy="{y - 4}" r="4" fill="{INK}"/>')
+        parts.append(_text(x + 17, y, label))
+        x += width
+    return parts, y - first + LEGEND_LINE
+
+
+def _empty_picture() -> str:
+    return "\n".join([*_head(64), _text(LEFT, 36, "nothing recorded yet"), "</svg>"])
+
+
+def _head(height: float) -> list[str]:
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
+        f'height="{height}" font-family="sans-serif" font-size="12" fill="{INK}">',
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+    ]
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start", more: str = "") -> str:
+    return f'<text x="{x}" y="{y}" text-anchor="{anchor}"{more}>{_safe(text)}</text>'
+
+
+def _safe(text: str) -> str:
+    """Text as XML may hold it, which knows no control characters (a traceback's colours, say)."""
+    return escape("".join(character if character.isprintable() else " " for character in text))
+
+
+def _duration(seconds: float) -> str:
+    """A length of time with a fitting unit.
+
+    >>> [_duration(seconds) for seconds in (0.00002, 0.0123, 1.5, 4000.0)]
+    ['20 µs', '12.3 ms', '1.5 s', '4,000 s']
+    """
+    unit, size = ("µs", 1e-6) if seconds < 1e-3 else ("ms", 1e-3) if seconds < 1.0 else ("s", 1.0)
+    number = seconds / size
+    return f"{number:,.0f} {unit}" if number >= 100 else f"{number:.3g} {unit}"
+
+
+def round_step(least: float) -> float:
+    """The smallest of 1, 2 and 5 times a power of ten that is not less.
+
+    >>> [round_step(least) for least in (0.3, 1.0, 12.0, 60.0)]
+    [0.5, 1.0, 20.0, 100.0]
+    """
+    power = 10.0 ** math.floor(math.log10(max(least, 1e-9)))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))

@@ -1,0 +1,149 @@
+"""What a learner and the run share of each agent: its newest weights, its last complete state, its ring.
+
+Every agent has arrays of its own, one writer at a time, and no lock: a reader that was overtaken by a writer
+notices, and reads again.
+"""
+
+import json
+import mmap
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import numpy as np
+import safetensors.torch
+from numpy.typing import NDArray
+
+from senju.algorithms.learner import LearnerState
+from senju.algorithms.learner_runner import Trained
+from senju.backends.shared_weights import SharedWeights
+from senju.collect.slots import Allocate, Ring, RingShape
+from senju.errors import WorkerError
+from senju.games.game import SeatView
+from senju.models.weights import Weights
+from senju.workers.shared_memory import Carver, Counter
+
+_LENGTHS = np.dtype([("numbers", np.int64), ("tensors", np.int64)])
+_BYTES_PER_NAME = 256  # what safetensors writes of a tensor besides its content
+_SPARE_BYTES = 2**16
+
+
+class TrainingReport(NamedTuple):
+    """An agent was trained."""
+
+    trained: Trained
+    epsilon: float  # the share of random moves from now on
+    stages: dict[str, float]  # seconds
+
+    @classmethod
+    def of_json(cls, fields: Any) -> "TrainingReport":
+        """A report that was JSON."""
+        trained, epsilon, stages = fields
+        return cls(Trained(*trained), epsilon, stages)
+
+
+class SavedState(NamedTuple):
+    """An agent's learner after a training, or as it was loaded."""
+
+    number: int  # of trainings
+    state: LearnerState
+    report: TrainingReport | None  # of the last training; None where it was loaded
+    stamp: int
+
+
+class SharedState:
+    """A learner's whole state, with the report of the training that led to it: both or neither."""
+
+    def __init__(self, num_bytes: int, allocate: Allocate) -> None:
+        self._block = SharedWeights(num_bytes, allocate)
+
+    @property
+    def stamp(self) -> int:
+        """Another number whenever it was written."""
+        return self._block.stamp
+
+    @property
+    def number(self) -> int:
+        """How many trainings led to what lies there."""
+        return self._block.version
+
+    def write(self, number: int, state: LearnerState, report: TrainingReport | None = None) -> None:
+        """Make this the last complete state."""
+        data = _encode(state, report)
+        if data.nbytes > self._block.num_bytes:
+            raise WorkerError(
+                f"a learner's state of {data.nbytes} bytes, where {self._block.num_bytes} were expected from "
+                "its state at the start; learners=sequential has no such limit"
+            )
+        block = np.zeros(self._block.num_bytes, np.uint8)
+        block[: data.nbytes] = data
+        self._block.write(block, number)
+
+    def read(self) -> SavedState:
+        """The last complete state; whoever writes is not waited for."""
+        block = np.empty(self._block.num_bytes, np.uint8)
+        stamp, number = self._block.read(block)
+        return SavedState(number, *_decode(block), stamp)
+
+
+def _encode(state: LearnerState, report: TrainingReport | None) -> NDArray[np.uint8]:
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.tensors.items()}
+    numbers = json.dumps([state.numbers, report]).encode()
+    content = safetensors.torch.save(tensors)
+    lengths = np.array([(len(numbers), len(content))], _LENGTHS)
+    return np.frombuffer(lengths.tobytes() + numbers + content, np.uint8)
+
+
+def _decode(block: NDArray[np.uint8]) -> tuple[LearnerState, TrainingReport | None]:
+    (lengths,) = block[: _LENGTHS.itemsize].view(_LENGTHS)
+    start, end = _LENGTHS.itemsize, _LENGTHS.itemsize + int(lengths["numbers"])
+    numbers, report = json.loads(block[start:end].tobytes())
+    tensors = safetensors.torch.load(block[end : end + int(lengths["tensors"])].tobytes())
+    return LearnerState(tensors, numbers), TrainingReport.of_json(report) if report else None
+
+
+class Room(NamedTuple):
+    """How much an agent needs."""
+
+    weight_bytes: int
+    state_bytes: int
+
+
+def room_for(state: LearnerState, weights: Weights) -> Room:
+    """What a learner will need, as it is at its start: Adam's two moments are to come."""
+    num_tensors = len(state.tensors)
+    to_come = 2 * weights.nbytes + 3 * num_tensors * _BYTES_PER_NAME + _SPARE_BYTES
+    return Room(weights.nbytes, _encode(state, None).nbytes + to_come)
+
+
+class LearnerMemory:
+    """Weights and states of all agents, as views of one block."""
+
+    def __init__(self, rooms: Sequence[Room], block: mmap.mmap | None) -> None:
+        allocate = Carver(block) if block is not None else Counter()
+        self.weights = [SharedWeights(room.weight_bytes, allocate) for room in rooms]
+        self.states = [SharedState(room.state_bytes, allocate) for room in rooms]
+        self.num_bytes = allocate.num_bytes if isinstance(allocate, Counter) else 0
+
+
+RingPlace = tuple[dict[str, Any], list[int]]  # a ring's shape, and where each of its arrays begins
+
+
+def find_ring(ring: Ring) -> RingPlace:
+    """Where a ring lies in the block that its arrays are views of."""
+    arrays = [*ring.columns, ring.seals]
+    block = ring.seals.base
+    assert isinstance(block, mmap.mmap), "the ring does not lie in shared memory"
+    start = np.frombuffer(block, np.uint8).ctypes.data
+    return asdict(ring.shape), [array.ctypes.data - start for array in arrays]
+
+
+def map_ring(place: RingPlace, view: SeatView, block: mmap.mmap) -> Ring:
+    """The ring that another process has described."""
+    shape, starts = place
+    offsets = iter(starts)
+
+    def allocate(shape: tuple[int, ...] | int, dtype: Any, /) -> NDArray[Any]:
+        return np.ndarray(shape, np.dtype(dtype), block, next(offsets))
+
+    return Ring(view, RingShape(**shape), allocate)

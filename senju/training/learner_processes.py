@@ -1,0 +1,267 @@
+"""Learners in processes: each agent is trained by one of them, from its own ring, into its own memory.
+
+The run and the learners share anonymous memory. After every training an agent's whole state lies there, so
+the run can save it without asking. A learner that dies or hangs is replaced by one that goes on from there:
+in sync mode it repeats the training, with the same bytes.
+"""
+
+import logging
+import os
+import weakref
+from collections.abc import Sequence
+from time import monotonic
+
+import numpy as np
+
+from senju.algorithms.learner import Learner, LearnerState
+from senju.algorithms.learner_runner import (
+    LearnerEvent,
+    LearnerRunner,
+    LearnerSettings,
+    LearnerStatus,
+    Trained,
+    TrainingTask,
+    summed,
+)
+from senju.backends.plan import Plan
+from senju.collect.slots import Ring
+from senju.games.game import Game, SeatView
+from senju.machine import available_cores, even_learners, memory_available
+from senju.models.weights import Weights
+from senju.runs.seats import new_learner
+from senju.training.learner_memory import LearnerMemory, room_for
+from senju.training.learner_role import LearnerRole, Training, importable_seats
+from senju.workers.process import ProcessExecutor
+from senju.workers.role import WORKER_BYTES, Limits
+from senju.workers.script import refuse_unguarded
+from senju.workers.shared_memory import map_shared, open_anonymous
+from senju.workers.tasks import Tasks
+from senju.workers.team import Team
+from senju.workers.thread import ThreadExecutor
+
+logger = logging.getLogger(__name__)
+
+
+class LearnerProcesses(LearnerRunner):
+    """The agents' learners in processes, one or more agents each.
+
+    runner.share(plan, backend.shared_memory)
+    runner.attach(backend.rings, view)
+    """
+
+    def __init__(
+        self,
+        seats: Sequence[LearnerSettings],
+        num_processes: int | None = None,
+        is_free_running: bool = False,
+        learner_timeout: float = 120.0,
+        start_timeout: float = 120.0,
+        attempts: int = 3,
+    ) -> None:
+        self.seats, self.is_free_running = list(seats), is_free_running
+        self._wanted, self._sockets = num_processes, tuple[str, ...]()
+        self._limits = Limits(learner_timeout, start_timeout, attempts)
+        self._descriptors: list[int] = []
+        self._numbers = [0] * len(self.seats)  # trainings so far, the ordered ones included
+        self._epsilons = [0.0] * len(self.seats)
+        self._waited, self._stages = 0.0, list[dict[str, float]]()
+        self._learning = [seat.seat for seat in self.seats if seat.learns]
+        ranks = self._ranks = {seat: rank for rank, seat in enumerate(self._learning)}
+        self._tasks = Tasks(prefer=lambda training, workers: _dealt(ranks[training.task.seat], workers))
+        self._team: Team | None = None
+
+    def share(self, plan: Plan, shared_memory: int) -> None:
+        """The rings that will be attached lie behind this descriptor; processes remove the plan's sockets."""
+        self._descriptors, self._sockets = [os.dup(shared_memory)], plan.sockets
+
+    def attach(self, rings: Sequence[Ring], view: Game | SeatView) -> None:
+        """Lay out the agents' memory, and start the processes.
+
+        If collecting goes on meanwhile, wait until they are ready: they would miss the first rollouts.
+        """
+        refuse_unguarded()
+        assert isinstance(view, SeatView), "each agent has one seat"
+        self._rings, self._view = list(rings), view
+        try:
+            self._lay_out()
+            if self._learning:
+                self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _lay_out(self) -> None:
+        """Everything but the processes, with the agents as they are at their start."""
+        assert self._descriptors, "share() comes first"
+        learners = [self._new_learner(seat) for seat in range(len(self.seats))]
+        self._rooms = [room_for(learner.state(), learner.weights()) for learner in learners]
+        num_bytes = LearnerMemory(self._rooms, None).num_bytes
+        self._descriptors.append(open_anonymous(num_bytes))
+        self._memory = LearnerMemory(self._rooms, map_shared(self._descriptors[1], num_bytes))
+        for seat, learner in enumerate(learners):
+            self._write(seat, learner)
+
+    def _new_learner(self, seat: int) -> Learner:
+        learner = new_learner(self.seats[seat], self._view)
+        learner.is_following = self.is_free_running
+        learner.attach(self._rings[seat], self._view)
+        return learner
+
+    def _write(self, seat: int, learner: Learner) -> None:
+        self._memory.states[seat].write(self._numbers[seat], learner.state())
+        self._memory.weights[seat].write(learner.weights(), self._numbers[seat])
+        self._epsilons[seat] = learner.epsilon
+
+    def _start(self) -> None:
+        count = self._count_affordable()
+        role = LearnerRole(
+            self.seats,
+            self._view,
+            self._rings,
+            self._rooms,
+            self._memory,
+            list(self._descriptors),
+            self._sockets,
+            [self._learning[index::count] for index in range(count)],
+            self.is_free_running,
+        )
+        executor = self._new_process_executor() if count else ThreadExecutor()
+        team = self._team = Team(role, self._tasks, executor, self._limits)
+        self._dropped = weakref.finalize(self, team.wakeup.drop, list(self._descriptors))
+        self._dropped.atexit = False  # learners notice the end of this process by themselves
+        team.start(count or 1, is_waiting=self.is_free_running)
+        team.open()
+
+    def _count_affordable(self) -> int:
+        """As many processes as are wanted, or as there is memory for; 0: a thread of this process learns."""
+        num_agents = len(self._learning)
+        even = even_learners(num_agents, available_cores())
+        wanted = min(even if self._wanted is None else self._wanted, num_agents)
+        affordable = min(wanted, memory_available() // WORKER_BYTES)
+        if affordable < wanted:
+            where = f"in {affordable} of {wanted} processes" if affordable else "one by one, in this process"
+            logger.warning("the agents learn %s: there is no memory for more", where)
+        return affordable
+
+    def _new_process_executor(self) -> ProcessExecutor:
+        _, script = importable_seats(self.seats)
+        names = dict.fromkeys(
+            name for seat in self.seats for name in (seat.model["name"], seat.algorithm["name"])
+        )
+        imports = f"the module of {' or of '.join(names)}"
+        return ProcessExecutor(self._limits.task_timeout, script, imports)
+
+    def _is_pending(self, seat: int) -> bool:
+        return any(training.task.seat == seat for training in self._tasks.pending())
+
+    def learn(self, tasks: Sequence[TrainingTask]) -> list[Trained]:
+        """Train these agents; wait for all of them, unless they run free."""
+        if not tasks and self._team is None:
+            return []
+        assert self._team is not None, "attach() comes first"
+        with self._team.changed:
+            for task in tasks:
+                assert not self._is_pending(task.seat), "an agent is trained once at a time"
+                self._numbers[task.seat] += 1
+                self._tasks.put(Training(self._numbers[task.seat], task))
+            self._team.open()
+        if self.is_free_running:
+            return self._take_trained()
+        trained = {each.seat: each for each in self.finish()}
+        return [trained[task.seat] for task in tasks]
+
+    def finish(self, seats: Sequence[int] | None = None, seconds: float | None = None) -> list[Trained]:
+        """Wait for these agents (None: all) that are being trained."""
+        if self._team is None:
+            return []
+        began = monotonic()
+        wanted = set(self._learning if seats is None else seats)
+        with self._team.changed:
+            self._team.wait_for(
+                lambda: not any(training.task.seat in wanted for training in self._tasks.pending()), seconds
+            )
+        self._waited += monotonic() - began
+        return self._take_trained()
+
+    def is_busy(self, seat: int) -> bool:
+        """Whether an agent is being trained meanwhile."""
+        if self._team is None:
+            return False
+        with self._team.changed:
+            return self._is_pending(seat)
+
+    def _take_trained(self) -> list[Trained]:
+        assert self._team is not None
+        with self._team.changed:
+            self._team.wait_for(lambda: True)  # raises what went wrong
+            reports = [report for _, report in self._tasks.take()]
+        for report in reports:
+            self._epsilons[report.trained.seat] = report.epsilon
+            self._stages.append(report.stages)
+        return [report.trained for report in reports]
+
+    def weights(self, seat: int) -> Weights:
+        """An agent's newest weights, from shared memory."""
+        shared = self._memory.weights[seat]
+        block = np.empty(shared.num_bytes, np.uint8)
+        shared.read(block)
+        return block
+
+    def epsilon(self, seat: int) -> float:
+        """The value after the agent's last training."""
+        return self._epsilons[seat]
+
+    def state(self, seat: int) -> LearnerState:
+        """An agent's last complete state; its process is not asked."""
+        return self._memory.states[seat].read().state
+
+    def load_state(self, seat: int, state: LearnerState) -> None:
+        """Restore an agent; its process reads the state with the next training."""
+        assert not self.is_busy(seat), "an agent that is being trained cannot be changed"
+        learner = self._new_learner(seat)
+        learner.load_state(state)
+        self._write(seat, learner)
+
+    def take_timings(self) -> dict[str, float]:
+        """The time spent waiting here, divided by what the learners did."""
+        waited, self._waited = self._waited, 0.0
+        spent, self._stages = summed(self._stages), []
+        busy = sum(spent.values())
+        return {stage: seconds * waited / busy for stage, seconds in spent.items()} if busy else {}
+
+    def take_events(self) -> list[LearnerEvent]:
+        """The team's events since the last call."""
+        events = self._team.report().events if self._team is not None else []
+        return [LearnerEvent(event.kind, event.message) for event in events]
+
+    def status(self) -> tuple[LearnerStatus, ...]:
+        """The processes now."""
+        if self._team is None:
+            return ()
+        status = self._team.status()
+        indices = [worker.index for worker in status.workers]
+        return tuple(
+            LearnerStatus(
+                worker.index,
+                worker.state,
+                tuple(seat for seat, rank in self._ranks.items() if _dealt(rank, indices) == worker.index),
+                worker.num_finished,
+                worker.restarts,
+                worker.memory_bytes,
+                worker.pid,
+            )
+            for worker in status.workers
+        )
+
+    def close(self) -> None:
+        """End the processes, and release the memory; states and weights can still be read."""
+        if self._team is not None:
+            self._dropped.detach()
+            self._team.close()
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+
+def _dealt(rank: int, workers: Sequence[int]) -> int:
+    """The worker for the n-th of those that learn: agents are dealt out in turn."""
+    return workers[rank % len(workers)]

@@ -1,0 +1,210 @@
+"""The role of workers that train independent agents: one task is one training of one agent."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from time import monotonic
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from senju.algorithms import ALGORITHMS
+from senju.algorithms.learner import Learner
+from senju.algorithms.learner_runner import LearnerSettings, Trained, TrainingTask, rollouts_of
+from senju.algorithms.optimising import load_optimizers
+from senju.collect.slots import Ring
+from senju.errors import WorkerError
+from senju.games.game import SeatView
+from senju.models import MODELS
+from senju.runs.seats import new_learner
+from senju.training.learner_memory import (
+    LearnerMemory,
+    Room,
+    TrainingReport,
+    find_ring,
+    map_ring,
+)
+from senju.workers.role import Handler, Payload, Role, Start
+from senju.workers.script import find_importable
+from senju.workers.shared_memory import map_shared
+from senju.workers.tasks import Assignment
+
+preload = load_optimizers  # called by the fork server
+
+
+class Training(NamedTuple):
+    """Train an agent for the n-th time."""
+
+    number: int
+    task: TrainingTask
+
+
+@dataclass(frozen=True)
+class LearnerRole(Role):
+    """Trains agents from their rings, into their shared memory. Any learner can train any agent."""
+
+    worker_name = "learner"
+    activity = "learning"
+    repeats = "It is trained again from its last complete state."
+    new_handler = "senju.training.learner_role:new_learner_handler"
+
+    seats: Sequence[LearnerSettings]
+    view: SeatView
+    rings: Sequence[Ring]
+    rooms: Sequence[Room]
+    memory: LearnerMemory
+    files: Sequence[int]  # shared memory of the rings, and of states and weights
+    socket_files: Sequence[str]
+    agents: Sequence[Sequence[int]]  # the seats that each worker trains first
+    is_following: bool  # whether rollouts may be overwritten while they are learned from
+
+    @property
+    def descriptors(self) -> Sequence[int]:
+        """The shared memory."""
+        return self.files
+
+    @property
+    def sockets(self) -> Sequence[str]:
+        """The run's control socket."""
+        return self.socket_files
+
+    def start_payload(self, index: int) -> Payload:
+        """Settings, and where everything lies in shared memory."""
+        seats, _ = importable_seats(self.seats)
+        view = asdict(self.view) | {"observation_dtype": np.dtype(self.view.observation_dtype).str}
+        rings = [find_ring(ring) for ring in self.rings]
+        agents = self.agents[index] if index < len(self.agents) else ()
+        return Payload([seats, view, rings, list(self.rooms), list(agents), self.is_following])
+
+    def local_handler(self, start: Start) -> "LearnerHandler":
+        """A thread that trains."""
+        return LearnerHandler(self.seats, self.view, self.rings, self.memory, self.is_following)
+
+    def task_payload(self, task: Assignment, worker: dict[str, Any]) -> Payload:
+        """The training's number, and its task."""
+        training: Training = task.task
+        return Payload([training.number, training.task])
+
+    def result(self, task: Assignment, payload: Payload) -> TrainingReport:
+        """What came of it."""
+        return TrainingReport.of_json(payload.values)
+
+    def describe(self, task: Assignment) -> str:
+        """Agent, training and turns."""
+        training: Training = task.task
+        turns, name = training.task.turns, self._name(training.task.seat)
+        when = f"turn {turns[0]}" if len(turns) == 1 else f"turns {turns[0]} to {turns[-1]}"
+        return f"training {training.number} of {name}, {when}"
+
+    def _name(self, seat: int) -> str:
+        return f"{self.seats[seat].name} (seat {seat})"
+
+    def describe_worker(self, index: int) -> str:
+        """Its agents."""
+        return ", ".join(self._name(seat) for seat in self.agents[index]) if index < len(self.agents) else ""
+
+    def on_exhausted(self, task: Assignment, cause: str, attempts: int) -> str:
+        """Stop the run."""
+        raise WorkerError(
+            f"{self.describe(task)} failed {attempts} times in a row; the last time: {cause.rstrip()}\n"
+            "Resume the run to go on from its last checkpoint."
+        )
+
+
+def importable_seats(seats: Sequence[LearnerSettings]) -> tuple[list[dict[str, Any]], str | None]:
+    """Seats with names that another process can import, and the script it must import first, if any."""
+    scripts: list[str | None] = []
+
+    def importable(registry: Any, settings: dict[str, Any], kind: str) -> dict[str, Any]:
+        name, script = find_importable(registry.importable_name(settings["name"]), kind)
+        scripts.append(script)
+        return settings | {"name": name}
+
+    found = [
+        asdict(seat)
+        | {
+            "model": importable(MODELS, seat.model, "model"),
+            "algorithm": importable(ALGORITHMS, seat.algorithm, "algorithm"),
+        }
+        for seat in seats
+    ]
+    return found, next(filter(None, scripts), None)
+
+
+class LearnerHandler(Handler):
+    """Learners that are built when they are needed, from the state in shared memory.
+
+    So any worker can train any agent. A learner that failed in the middle of a training is thrown away: the
+    next one goes on from the last complete state.
+    """
+
+    def __init__(
+        self,
+        seats: Sequence[LearnerSettings],
+        view: SeatView,
+        rings: Sequence[Ring],
+        memory: LearnerMemory,
+        is_following: bool,
+    ) -> None:
+        self._seats, self._view, self._rings, self._memory = seats, view, rings, memory
+        self._is_following = is_following
+        self._learners: dict[int, Learner] = {}
+        self._stamps: dict[int, int] = {}  # of the states that the learners are in
+
+    def prepare(self, seats: Sequence[int]) -> None:
+        """Build learners before the first task, which then takes no longer than others."""
+        for seat in seats:
+            self._learners[seat] = self._restore(seat)
+
+    def execute(self, task: Payload) -> Payload:
+        """Train an agent, unless a worker that could not report it any more has done so."""
+        number, (seat, turns, shards, *others) = task.values
+        training = TrainingTask(seat, tuple(turns), tuple(map(tuple, shards)), *others)
+        return Payload(self.train(number, training))
+
+    def train(self, number: int, task: TrainingTask) -> TrainingReport:
+        """Train an agent for the n-th time."""
+        seat = task.seat
+        shared = self._memory.states[seat]
+        learner = self._learners.pop(seat, None)  # if this raises, it does not come back
+        if learner is None or self._stamps[seat] != shared.stamp:
+            learner = self._restore(seat)
+        if shared.number == number:
+            report = shared.read().report
+            assert report is not None
+        else:
+            report = self._learn(learner, task)
+            shared.write(number, learner.state(), report)
+        self._memory.weights[seat].write(learner.weights(), number)
+        self._learners[seat], self._stamps[seat] = learner, shared.stamp
+        return report
+
+    def _restore(self, seat: int) -> Learner:
+        """A learner in the saved state; what it replays lies in its ring."""
+        learner = new_learner(self._seats[seat], self._view)
+        learner.is_following = self._is_following
+        learner.attach(self._rings[seat], self._view)
+        saved = self._memory.states[seat].read()
+        learner.load_state(saved.state)
+        self._stamps[seat] = saved.stamp
+        return learner
+
+    def _learn(self, learner: Learner, task: TrainingTask) -> TrainingReport:
+        began = monotonic()
+        task.apply(learner)
+        metrics = learner.update(rollouts_of(self._rings[task.seat], task))
+        trained = Trained(task.seat, metrics, began, monotonic())
+        return TrainingReport(trained, learner.epsilon, learner.take_timings())
+
+
+def new_learner_handler(start: Start) -> LearnerHandler:
+    """In a worker process."""
+    described, viewed, places, rooms, agents, is_following = start.payload.values
+    seats = [LearnerSettings(**seat) for seat in described]
+    view = SeatView(**viewed | {"observation_shape": tuple(viewed["observation_shape"])})
+    ring_memory, state_memory = (map_shared(file, os.fstat(file).st_size) for file in start.descriptors)
+    rings = [map_ring(place, view, ring_memory) for place in places]
+    memory = LearnerMemory([Room(*room) for room in rooms], state_memory)
+    handler = LearnerHandler(seats, view, rings, memory, is_following)
+    handler.prepare(agents)
+    return handler

@@ -1,0 +1,197 @@
+"""Persistence of a run: what a checkpoint saves of the training loop, and how it is restored."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from senju.algorithms.learner import LearnerState
+from senju.collect.exploration import Acting
+from senju.collect.shard import ShardState, new_shard_state
+from senju.errors import CheckpointError
+from senju.evaluation.fixed_opponents import FixedOpponent, specs_as_dicts
+from senju.games.game import Game
+from senju.models import make_model
+from senju.models.weights import WeightBlock, Weights
+from senju.opponents.table import OpponentSpec
+from senju.runs.blobs import BlobStore
+from senju.runs.checkpoint import Checkpoint
+from senju.runs.ring_saving import RingSaver
+from senju.runs.run import Run
+from senju.runs.run_socket import SOCKET
+from senju.runs.saved_state import restoring_from
+from senju.training.loop import Loop
+
+logger = logging.getLogger(__name__)
+
+# a checkpoint with other values belongs to another run
+DECIDING_PARTS = ("game", "model", "algorithm", "collect", "opponents", "seats", "attention", "seed")
+
+
+class RunPersistence:
+    """Saves a run's training loop, and restores it from the newest or from a named checkpoint."""
+
+    def __init__(self, run: Run, checkpoint: str | None = None) -> None:
+        self.run, self.config = run, run.config
+        self._named = checkpoint
+        self._store = BlobStore(run.checkpoints.blobs)
+        self._savers: dict[int, RingSaver] = {}  # by the seat whose policy learns from it
+        self._blobs: dict[int, str] = {}  # of opponents' weights, by the opponent's number
+
+    def new_loop(self) -> Loop:
+        """The loop that the run trains with."""
+        here = self.run.path.resolve()
+        plan = self.config.plan.model_copy(update={"folder": str(here), "sockets": (str(here / SOCKET),)})
+        return Loop(self.config, self.run.game, fixed=self._saved_fixed(), plan=plan)
+
+    def _find(self) -> Path | None:
+        folder = self.run.checkpoints
+        if self._named:
+            return folder.named(self._named)
+        return folder.latest() if folder.all() else None
+
+    def _saved_fixed(self) -> list[FixedOpponent] | None:
+        """Fixed opponents as they were when the run began, whatever became of their own runs."""
+        path = self._find() if self.config.has_opponents else None
+        if path is None:
+            return None
+        state = self.run.load(path, DECIDING_PARTS).state
+        weights = self._read_weights(state)
+        with restoring_from(path):
+            return [
+                self._saved_opponent(OpponentSpec(**spec), weights.get(number))
+                for number, spec in enumerate(state["fixed"], start=1)
+            ]
+
+    def _saved_opponent(self, spec: OpponentSpec, weights: Weights | None) -> FixedOpponent:
+        """A fixed opponent; its model is built here, so that an error names the checkpoint."""
+        if spec.model is not None:
+            game = self.run.game
+            model = make_model(spec.model, game.observation_shape, game.num_actions, seed=0)
+            if weights is None:
+                raise ValueError(f"the weights of {spec.description} are missing")
+            WeightBlock(model).write(weights)
+            Acting(**spec.acting)
+        return FixedOpponent(spec, weights)
+
+    def _read_weights(self, state: dict[str, Any]) -> dict[int, Weights]:
+        self._blobs = {int(number): name for number, name in state.get("opponents_weights", {}).items()}
+        return {number: self._store.read_weights(name) for number, name in self._blobs.items()}
+
+    def note_turn(self, loop: Loop, update: int, next_save: int) -> None:
+        """The rollouts of an update are learned from: write them now if the next checkpoint needs them."""
+        self._savers = self._savers or self._new_savers(loop)
+        for seat, saver in self._savers.items():
+            policy = loop.plan.policies[seat]
+            if policy.keeps_final and next_save - update < policy.kept_turns:
+                saver.note(update - 1)
+
+    def _new_savers(self, loop: Loop) -> dict[int, RingSaver]:
+        """For each ring that is learned from later: a replay, or rollouts that wait for it."""
+        savers = {}
+        for seat, (ring, policy) in enumerate(zip(loop.backend.rings, loop.plan.policies, strict=True)):
+            prefix = f"seat_{seat}_" if loop.learner.has_agents else ""
+            if policy.keeps_final:
+                savers[seat] = RingSaver(ring, self._store, prefix)
+            elif policy.kept_turns > 1:
+                savers[seat] = RingSaver(ring, self._store, prefix, keeps_all=True)
+        return savers
+
+    def save(self, loop: Loop, counters: dict[str, Any]) -> Path:
+        """Write a checkpoint."""
+        state = loop.learner.state()
+        tensors = {f"learner.{name}": tensor for name, tensor in state.tensors.items()}
+        for index, shard in enumerate(loop.backend.snapshot()):
+            for name, array in shard._asdict().items():
+                tensors[f"shard.{index}.{name}"] = _as_bytes(array)
+        content = {**counters, "learner": state.numbers, **self.run.identity(DECIDING_PARTS)}
+        turns = self._save_turns(loop, counters["update"])
+        content["turns"] = list(turns)
+        if loop.pool is not None:
+            self._save_weights(loop)
+            tensors["pool.totals"] = torch.from_numpy(loop.pool.totals.copy())
+            content["pool"] = loop.pool.as_dict()
+            content["fixed"] = specs_as_dicts(loop.fixed)
+            content["opponents_weights"] = {str(number): name for number, name in self._blobs.items()}
+        blobs = (*turns, *self._blobs.values())
+        keep = self.config.checkpoint.keep
+        return self.run.checkpoints.save(counters["update"], Checkpoint(tensors, content, blobs), keep)
+
+    def _save_turns(self, loop: Loop, update: int) -> tuple[str, ...]:
+        names: list[str] = []
+        for seat, saver in self._savers.items():
+            names += saver.finish(_first_turn(loop, seat, update), update - 1)
+        return tuple(names)
+
+    def _save_weights(self, loop: Loop) -> None:
+        """Write the weights of opponents that joined since the last checkpoint."""
+        assert loop.pool is not None
+        needed = [member.number for member in loop.pool.members if member.place >= 0]
+        self._blobs = {
+            number: self._blobs.get(number)
+            or self._store.write(f"opponent_{number:06d}", {"weights": loop.weights_of(number)})
+            for number in needed
+        }
+
+    def restore(self, loop: Loop) -> dict[str, Any] | None:
+        """Restore a checkpoint, if the run has one, and return its counters."""
+        self.run.checkpoints.remove_unfinished()
+        path = self._find()
+        if path is None:
+            return None
+        checkpoint = self.run.load(path, DECIDING_PARTS)
+        state, tensors = checkpoint.state, checkpoint.tensors
+        self._savers = self._new_savers(loop)
+        with restoring_from(path):
+            self._restore_state(loop, state, tensors)
+        self.run.checkpoints.set_aside_after(path)
+        logger.info("resumed from %s", path.name)
+        return state
+
+    def _restore_state(self, loop: Loop, state: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
+        turns = {seat: saver.load(state["turns"]) for seat, saver in self._savers.items()}
+        learner = {n.removeprefix("learner."): t for n, t in tensors.items() if n.startswith("learner.")}
+        loop.learner.load_state(LearnerState(learner, state["learner"]))
+        for seat, found in turns.items():
+            missing = set(range(_first_turn(loop, seat, state["update"]), state["update"])).difference(found)
+            if missing:
+                raise CheckpointError(
+                    f"rollouts of {len(missing)} updates are missing, the first {min(missing)}"
+                )
+        if loop.pool is not None:
+            weights = self._read_weights(state)
+            own = {number: weights[number] for number in weights if number > len(loop.fixed)}
+            loop.pool.load(state["pool"], own, tensors["pool.totals"].numpy())
+        states = [_read_shard(self.run.game, loop, tensors, index) for index in range(loop.plan.num_shards)]
+        loop.backend.restore(states, turn=state["update"])
+
+    def close(self) -> None:
+        """Wait for background writes and stop their threads."""
+        for saver in self._savers.values():
+            saver.close()
+
+
+def _first_turn(loop: Loop, seat: int, update: int) -> int:
+    """The oldest turn in a policy's ring that a checkpoint after this update needs."""
+    policy = loop.plan.policies[seat]
+    first = max(0, update - policy.kept_turns)
+    if not policy.keeps_final:
+        first = max(first, loop.learner.first_new_turn(seat, update))
+    return first
+
+
+def _read_shard(game: Game, loop: Loop, tensors: dict[str, torch.Tensor], index: int) -> ShardState:
+    """A shard's saved state; without `seated`, the learner sits in every seat."""
+    state = new_shard_state(game, loop.plan.games_per_shard)
+    for name, array in state._asdict().items():
+        saved = tensors.get(f"shard.{index}.{name}")
+        if saved is not None or name != "seated":
+            array[:] = tensors[f"shard.{index}.{name}"].numpy().view(array.dtype).reshape(array.shape)
+    return state
+
+
+def _as_bytes(array: NDArray[Any]) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array).view(np.uint8).reshape(-1).copy())

@@ -1,0 +1,186 @@
+"""The channel between a team and a worker: small typed messages, and blocks of arrays in shared memory.
+
+A message arrives whole or not at all: a worker that is killed never leaves half a message behind.
+Between threads messages are passed by reference.
+"""
+
+import contextlib
+import json
+import socket
+import struct
+import traceback
+from abc import ABC, abstractmethod
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import senju.errors
+from senju.errors import SenjuError, WorkerError
+from senju.workers.block import Block
+
+_LONGEST_MESSAGE = 32_000  # bytes; longer values travel in a block
+_MOST_DESCRIPTORS = 250  # of one message; Linux allows 253
+_ANCILLARY_BYTES = socket.CMSG_LEN(4 * _MOST_DESCRIPTORS)
+_encode, _decode = json.JSONEncoder(separators=(",", ":")).encode, json.JSONDecoder().decode
+_LONGEST_TEXTS = (6_000, 3_000, 1_000)  # of a failure, tried in turn: a character may take six bytes
+
+
+class Kind(IntEnum):
+    """What a message says."""
+
+    START = 1
+    READY = 2
+    TASK = 3
+    DONE = 4
+    FAILED = 5
+    NOTE = 6
+    STOP = 7
+
+
+class Message(NamedTuple):
+    """A message: `number` is that of its task, 0 if it has none."""
+
+    kind: Kind
+    number: int = 0
+    values: Any = None  # as JSON has them
+    blocks: Sequence[Block] = ()
+
+
+class Failure(NamedTuple):
+    """An exception in a worker, as the values of a FAILED message."""
+
+    error: str  # the class's name
+    text: str
+    traceback: str
+    is_senju_error: bool
+
+    def __str__(self) -> str:
+        return f"{self.error}: {self.text}\n{self.traceback}"
+
+    def as_error(self, where: str) -> SenjuError:
+        """The exception as the team raises it: one of senju's keeps its class."""
+        if not self.is_senju_error:
+            return WorkerError(f"{where}: {self}")
+        kind: type[SenjuError] = getattr(senju.errors, self.error, WorkerError)
+        error = kind(f"{self.text} ({where})")
+        error.add_note(f"In the worker:\n{self.traceback}")
+        return error
+
+
+def failed(error: BaseException, number: int = 0) -> Message:
+    """An exception as a message; of long texts the end of the traceback and the start of the text remain."""
+    text, trace = str(error), "".join(traceback.format_exception(error))
+    for longest in _LONGEST_TEXTS:
+        failure = Failure(
+            type(error).__name__, text[:longest], trace[-longest:], isinstance(error, SenjuError)
+        )
+        if len(json.dumps(failure)) < _LONGEST_MESSAGE // 2:
+            break
+    return Message(Kind.FAILED, number, failure)
+
+
+class Channel(ABC):
+    """One end of a connection. Its socket is readable when `receive` has something to return."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+
+    def fileno(self) -> int:
+        """The socket's descriptor."""
+        return self._socket.fileno()
+
+    @abstractmethod
+    def send(self, message: Message) -> None:
+        """Send a message; OSError if the other end is gone or takes no more."""
+
+    @abstractmethod
+    def receive(self) -> Message | None:
+        """The next message; None if the other end is gone."""
+
+    def close(self) -> None:
+        """Close this end; may be called twice."""
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+
+class SocketChannel(Channel):
+    """A channel between processes."""
+
+    def __init__(self, end: socket.socket, keeps_descriptors: bool = False) -> None:
+        """`keeps_descriptors`: received blocks stay in shared memory, to be passed on to others."""
+        super().__init__(end)
+        self._keeps_descriptors = keeps_descriptors
+
+    def limit_sending(self, seconds: int) -> None:
+        """Let `send` raise BlockingIOError if the other end takes no message for so long.
+
+        The system keeps this limit. Python's own would cost another system call for each message.
+        """
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", seconds, 0))
+
+    def send(self, message: Message) -> None:
+        kind, number, values, blocks = message
+        data = _encode([kind, number, values]).encode()
+        if len(data) > _LONGEST_MESSAGE:
+            blocks = [Block.pack(values, []), *blocks]
+            data = _encode([kind, number]).encode()
+        if not blocks:
+            self._socket.send(data)
+            return
+        assert len(blocks) <= _MOST_DESCRIPTORS, f"{len(blocks)} blocks in one message"
+        socket.send_fds(self._socket, [data], [block.descriptor() for block in blocks])
+
+    def receive(self) -> Message | None:
+        try:
+            data, ancillary, _, _ = self._socket.recvmsg(2 * _LONGEST_MESSAGE, _ANCILLARY_BYTES)
+        except ConnectionError:
+            return None
+        if not data:
+            return None
+        descriptors = _descriptors(ancillary) if ancillary else ()
+        blocks = [Block.of_descriptor(each, self._keeps_descriptors) for each in descriptors]
+        try:
+            kind, number, *rest = _decode(data.decode())
+        except ValueError:  # the user's code wrote into the channel: this worker cannot be used any more
+            return None
+        values = rest[0] if rest else blocks.pop(0).unpack()[0]
+        return Message(Kind(kind), number, values, blocks)
+
+
+def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    found = array("i")
+    for _, _, data in ancillary:
+        found.frombytes(data[: len(data) - len(data) % found.itemsize])
+    return found.tolist()
+
+
+class LocalChannel(Channel):
+    """A channel between threads of this process; a socket wakes the reader."""
+
+    def __init__(self, end: socket.socket, incoming: "deque[Message]", outgoing: "deque[Message]") -> None:
+        super().__init__(end)
+        self._incoming, self._outgoing = incoming, outgoing
+
+    def send(self, message: Message) -> None:
+        self._outgoing.append(message)
+        self._socket.send(b".")
+
+    def receive(self) -> Message | None:
+        try:
+            data = self._socket.recv(1)
+        except OSError:  # this end was closed meanwhile
+            return None
+        return self._incoming.popleft() if data else None
+
+
+def socket_pair() -> tuple[socket.socket, socket.socket]:
+    """Two connected sockets that keep messages apart."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def local_pair() -> tuple[LocalChannel, LocalChannel]:
+    """Two ends of a channel between threads."""
+    (here, there), first, second = socket.socketpair(), deque[Message](), deque[Message]()
+    return LocalChannel(here, first, second), LocalChannel(there, second, first)

@@ -1,0 +1,150 @@
+"""Workers as processes of this machine."""
+
+import contextlib
+import os
+import select
+import signal
+from collections.abc import Iterator
+from time import monotonic
+from typing import Any
+
+from senju.machine import count_memory_kills, memory_available
+from senju.trust import accepted
+from senju.workers.channel import Kind, Message, SocketChannel, socket_pair
+from senju.workers.fork_server import (
+    ForkServerLease,
+    ForkServerLostError,
+    import_path,
+    start_process,
+)
+from senju.workers.role import WORKER_BYTES, Ending, Executor, Role, WorkerHandle
+from senju.workers.worker_main import STACK_SIGNAL
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_QUIET_SECONDS = 0.25  # after a pause this long the printed stack is complete
+_STACK_SECONDS = 1.0  # for a hung worker to print its stack
+_SEND_SECONDS = 5  # for a worker to take a message
+
+
+class ProcessHandle(WorkerHandle):
+    """A worker process: its channel, its lifeline, and what it prints."""
+
+    def __init__(self, role: Role, index: int, options: dict[str, Any]) -> None:
+        self._memory_kills = count_memory_kills()
+        boot_info = options | {
+            "index": index,
+            "entry": role.new_handler,
+            "path": import_path(),
+            "sockets": list(role.sockets),
+            "is_forkable": role.is_forkable,
+            "accepted": accepted(),
+        }
+        try:
+            self._start(boot_info, role, can_fork=role.is_forkable)
+        except ForkServerLostError:
+            self._start(boot_info, role, can_fork=False)
+        self.pid = self._process.pid
+        values, blocks = role.start_payload(index)
+        with contextlib.suppress(OSError):  # its end, which is noticed next, tells more
+            self.channel.send(Message(Kind.START, 0, values, blocks))
+
+    def _start(self, boot_info: dict[str, Any], role: Role, can_fork: bool) -> None:
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            here, there = socket_pair()
+            self.channel = SocketChannel(here, keeps_descriptors=True)
+            self.channel.limit_sending(_SEND_SECONDS)
+            ours.callback(self.channel.close)
+            theirs.callback(there.close)
+            lifeline, self._lifeline = _pipe(theirs, ours)
+            self.output, output = _pipe(ours, theirs)
+            os.set_blocking(self.output, False)
+            files = [there.fileno(), lifeline, *role.descriptors]
+            with _signals_blocked(not role.is_forkable):
+                self._process = start_process(boot_info, files, output, can_fork)
+            ours.pop_all()  # they stay open
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal, for example to ask it to stop."""
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self) -> Ending:
+        code = self._process.wait()
+        if code is None:
+            return Ending("did not end when it was killed")
+        if code >= 0:
+            return Ending(f"ended with exit code {code}")
+        number = signal.Signals(-code)
+        why, lacks_memory = "", False
+        if number == signal.SIGKILL:
+            lacks_memory = count_memory_kills() > self._memory_kills
+            why = ": the system was out of memory" if lacks_memory else ": by kill -9 or the like"
+        was_killed = number in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
+        return Ending(f"was killed by signal {-code} ({number.name}{why})", was_killed, lacks_memory)
+
+    def stack(self) -> str:
+        assert self.output is not None
+        with contextlib.suppress(BlockingIOError):  # earlier output is not part of the stack
+            while os.read(self.output, 65536):
+                pass
+        self._process.send_signal(STACK_SIGNAL)
+        printed, deadline, patience = b"", monotonic() + _STACK_SECONDS, _STACK_SECONDS
+        while select.select([self.output], [], [], max(0.0, min(patience, deadline - monotonic())))[0]:
+            data = os.read(self.output, 65536)
+            if not data:
+                break
+            printed += data  # thread by thread; no mark ends the last, but a pause does
+            patience = _QUIET_SECONDS
+        return printed.decode(errors="replace")
+
+    def close(self) -> None:
+        self._process.close()
+        self.channel.close()
+        os.close(self._lifeline)
+        if self.output is not None:
+            os.close(self.output)
+
+
+class ProcessExecutor(Executor):
+    """Starts worker processes, by the fork server where that is possible.
+
+    `script` is the user's script, if classes of it are needed; `imports` names what else a worker imports.
+    Roles that are not forkable need no fork server.
+    """
+
+    def __init__(
+        self, task_timeout: float, script: str | None = None, imports: str = "", can_fork: bool = True
+    ) -> None:
+        self._options = {"task_timeout": task_timeout, "script": script, "imports": imports}
+        self._lease = ForkServerLease() if can_fork else None
+
+    def start(self, role: Role, index: int) -> ProcessHandle:
+        return ProcessHandle(role, index, self._options)
+
+    def affordable(self, wanted: int, running: int) -> int:
+        """Running workers have their memory already."""
+        return min(wanted, running + memory_available() // WORKER_BYTES)
+
+    def close(self) -> None:
+        if self._lease is not None:
+            self._lease.close()
+
+
+def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:
+    """A pipe's two ends, each closed by its stack."""
+    read, write = os.pipe()
+    reader.callback(os.close, read)
+    writer.callback(os.close, write)
+    return read, write
+
+
+@contextlib.contextmanager
+def _signals_blocked(is_wanted: bool) -> Iterator[None]:
+    """Let a spawned process inherit blocked stop signals: it unblocks them when it can handle them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS if is_wanted else ())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,128 @@
+"""Anonymous shared memory, and arrays laid out in one block of it."""
+
+import math
+import mmap
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from senju.errors import ConfigError
+from senju.machine import SHARED_MEMORY, memory_available
+
+_MOST_BYTES = 2**60  # more than any machine has, and less than NumPy can count
+_ALIGNMENT = 64  # a cache line: workers must not write to each other's
+
+
+class Counter:
+    """Allocates nothing; counts the bytes that a layout needs."""
+
+    def __init__(self) -> None:
+        self.num_bytes = 0
+
+    def __call__(self, shape: tuple[int, ...] | int, dtype: Any, /) -> NDArray[Any]:
+        num_bytes = math.prod(shape if isinstance(shape, tuple) else (shape,)) * np.dtype(dtype).itemsize
+        if num_bytes > _MOST_BYTES:
+            require_memory(num_bytes)
+        array = np.broadcast_to(np.zeros((), dtype), shape)
+        self.num_bytes += aligned(num_bytes)
+        return array
+
+
+class Carver:
+    """Cuts arrays from a block, one after another."""
+
+    def __init__(self, block: mmap.mmap | NDArray[np.uint8]) -> None:
+        self._block, self._offset = block, 0
+
+    def __call__(self, shape: tuple[int, ...] | int, dtype: Any, /) -> NDArray[Any]:
+        array = np.ndarray(shape, np.dtype(dtype), self._block, self._offset)
+        self._offset += aligned(array.nbytes)
+        return array
+
+
+def aligned(num_bytes: int) -> int:
+    """Rounded up to whole cache lines."""
+    return -(-num_bytes // _ALIGNMENT) * _ALIGNMENT
+
+
+def open_anonymous(num_bytes: int) -> int:
+    """A descriptor of new shared memory, if the machine has room for it."""
+    require_memory(num_bytes)
+    return new_descriptor(num_bytes)
+
+
+def new_descriptor(num_bytes: int) -> int:
+    """A descriptor of new shared memory without a name, so that nothing is left behind.
+
+    Linux gives memory that belongs to no file system, which a container's small /dev/shm does not
+    limit. Elsewhere a file is unlinked as soon as it is open.
+    """
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("senju")
+        os.ftruncate(descriptor, num_bytes)
+        return descriptor
+    return _open_unlinked(num_bytes, _folder_with_room(num_bytes))
+
+
+def require_memory(num_bytes: int) -> None:
+    """Refuse what this machine, or the container's limit, has no room for."""
+    available = memory_available()
+    if num_bytes > available:
+        raise ConfigError(
+            f"the rollouts need {mebibytes(num_bytes)} MiB of shared memory and {mebibytes(available)} MiB "
+            "are free; collect with fewer num_games, a smaller rollout_steps or a smaller max_lag, or give "
+            "the container more memory"
+        )
+
+
+def _folder_with_room(num_bytes: int) -> Path:
+    """Shared memory's own folder, or the one for temporary files where only that has the room."""
+    folders = [folder for folder in (SHARED_MEMORY, Path(tempfile.gettempdir())) if folder.is_dir()]
+    return next((folder for folder in folders if num_bytes <= _room(folder)), folders[0])
+
+
+def _room(folder: Path) -> int:
+    system = os.statvfs(folder)
+    return system.f_bavail * system.f_frsize
+
+
+def _open_unlinked(num_bytes: int, folder: Path) -> int:
+    """A file without a name in `folder`, with its room reserved."""
+    room = _room(folder)
+    if num_bytes > room:
+        raise ConfigError(
+            f"the rollouts need {mebibytes(num_bytes)} MiB of shared memory and {folder} has "
+            f"{mebibytes(room)} MiB; in a container raise it with "
+            f"--shm-size={mebibytes(2 * num_bytes)}m, or collect with fewer num_games or rollout_steps"
+        )
+    descriptor, name = tempfile.mkstemp(prefix="senju-", dir=folder)
+    try:
+        os.unlink(name)
+        os.ftruncate(descriptor, num_bytes)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(descriptor, 0, num_bytes)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def map_shared(descriptor: int, num_bytes: int) -> mmap.mmap:
+    """The memory behind a descriptor; zeroed when it is new."""
+    return mmap.mmap(descriptor, num_bytes, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+def new_private_block(num_bytes: int) -> NDArray[np.uint8]:
+    """Zeroed memory of this process alone, that begins where a cache line does."""
+    memory = np.zeros(num_bytes + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + num_bytes]
+
+
+def mebibytes(num_bytes: int) -> int:
+    """Rounded up."""
+    return math.ceil(num_bytes / 2**20)

@@ -1,0 +1,219 @@
+"""The team: keeps workers of one role busy, and replaces those that die or hang.
+
+Read on in `role.py` (contracts), `roster.py` and `dispatcher.py` (decisions), `team_thread.py` (which carries
+them out) and `journal.py` (what happened).
+"""
+
+import contextlib
+import copy
+import dataclasses
+import socket
+import threading
+import weakref
+from collections.abc import Callable, Collection, Iterator
+from typing import ParamSpec, TypeVar
+
+from senju.errors import ConfigError, ControlError, SenjuError
+from senju.machine import private_bytes
+from senju.workers.dispatcher import Dispatcher
+from senju.workers.journal import Journal, Note
+from senju.workers.role import (
+    Executor,
+    Limits,
+    Report,
+    Role,
+    TaskQueue,
+    TeamControl,
+    TeamStatus,
+    WorkerHandle,
+)
+from senju.workers.roster import Roster
+from senju.workers.team_thread import TeamThread
+from senju.workers.wakeup import Wakeup
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Team(TeamControl):
+    """Workers of one role, their tasks, and what happened to them.
+
+    team = Team(role, queue, executor, limits)
+    team.start(num_workers)
+    team.open()
+    with team.changed:
+        queue.put(task)
+        team.open()
+        team.wait_for(queue.is_due)
+    team.close()
+
+    The team's thread holds role, queue and executor, so none of them may hold the team's owner: an owner that
+    is dropped without `close` could never be collected. `weakly` helps.
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        queue: TaskQueue,
+        executor: Executor,
+        limits: Limits,
+        changed: threading.Condition | None = None,
+        has_prefetch: bool = False,
+    ) -> None:
+        """Make a team; `start` starts its workers.
+
+        Callers can wait for several teams that share a condition `changed`. With `has_prefetch` a second
+        task waits at a busy worker.
+        """
+        self.changed = changed or threading.Condition()
+        self._role, self._queue, self._executor = role, queue, executor
+        self._journal = Journal()
+        self._roster = Roster(role, queue, limits, self._journal)
+        self._dispatcher = Dispatcher(self._roster, has_prefetch)
+        self._loop = TeamThread(self._roster, self._dispatcher, executor, self.changed)
+
+    @property
+    def wakeup(self) -> Wakeup:
+        """What the finalizer of an owner needs: `weakref.finalize(owner, team.wakeup.drop, files)`."""
+        return self._loop.wakeup
+
+    @property
+    def wanted(self) -> int:
+        """How many workers there should be."""
+        return self._roster.wanted
+
+    def start(self, num_workers: int, is_waiting: bool = True) -> None:
+        """Start so many workers, and wait until each is ready or given up."""
+        self._roster.resize(num_workers)
+        self._loop.thread.start()
+        with self.changed:
+            self.wait_for(lambda: not is_waiting or self._roster.is_ready())
+
+    def open(self) -> None:
+        """Begin tasks from now on."""
+        with self._waking():
+            self._dispatcher.is_open = True
+            self._loop.dispatch()
+
+    @contextlib.contextmanager
+    def _waking(self) -> Iterator[None]:
+        """Change something under the lock; the thread, which may be waiting without a limit, acts on it."""
+        with self.changed:
+            self.require_running()
+            yield
+            self.wakeup.wake()
+
+    def drain(self) -> None:
+        """Begin no task until the next `open`, and wait for the running ones."""
+        with self.changed:
+            self._dispatcher.is_open = False
+            self.wait_for(lambda: self._queue.count_running() == 0)
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Wait, under the lock, until a condition holds; raise what makes that impossible."""
+        self.changed.wait_for(lambda: self.has_failed or condition(), timeout)
+        failure = self._journal.failure
+        if failure is not None:
+            # a copy: a traceback holds the owner, which then would never be collected
+            raise copy.copy(failure) if isinstance(failure, SenjuError) else failure
+        self.require_running()
+        return condition()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether `wait_for` would raise."""
+        return self._journal.failure is not None or self._roster.is_closing
+
+    def require_running(self) -> None:
+        """Raise ControlError if the team was closed."""
+        if self._roster.is_closing:
+            raise ControlError("the workers were stopped; start another backend to go on")
+
+    def pause(self, workers: Collection[int] | None = None) -> None:
+        with self._waking():
+            self._roster.set_paused(workers, True)
+
+    def resume(self, workers: Collection[int] | None = None) -> None:
+        with self._waking():
+            self._roster.set_paused(workers, False)
+
+    def reset(self, workers: Collection[int] | None = None) -> None:
+        with self._waking():
+            self._roster.reset(workers)
+
+    def resize(self, num_workers: int) -> None:
+        if num_workers < 1:
+            raise ConfigError(f"num_workers={num_workers}: expected 1 or more")
+        with self._waking():
+            self._roster.resize(self.affordable(num_workers))
+
+    def affordable(self, wanted: int) -> int:
+        """As many workers as there is memory for, at least 1."""
+        count = max(1, self._executor.affordable(wanted, len(self._roster.workers)))
+        if count < wanted:
+            name = self._role.worker_name
+            self._journal.add_event(f"fewer_{name}s", f"there is memory for {count} of {wanted} {name}s")
+        return count
+
+    def handles(self) -> dict[int, WorkerHandle]:
+        """The running workers by index."""
+        with self.changed:
+            return {index: worker.handle for index, worker in self._roster.workers.items()}
+
+    def status(self) -> TeamStatus:
+        with self.changed:
+            status = self._roster.status()
+        workers = [
+            dataclasses.replace(worker, memory_bytes=private_bytes(worker.pid) if worker.pid else 0)
+            for worker in status.workers
+        ]
+        return dataclasses.replace(status, workers=tuple(workers))
+
+    def report(self) -> Report:
+        with self.changed:
+            return self._journal.take_report()
+
+    def take_notes(self) -> list[Note]:
+        """The notes that workers sent since the last call; to be called under the lock."""
+        return self._journal.take_notes()
+
+    def close(self) -> None:
+        """End all workers and the thread; may be called twice."""
+        with self.changed:
+            if self._roster.is_closing:
+                return
+            self._roster.close()
+            self.changed.notify_all()
+            self.wakeup.wake()
+        if self._loop.thread.ident is not None:
+            self._loop.thread.join()
+        self.wakeup.close_files()
+        self._executor.close()
+
+
+class WakingCondition(threading.Condition):
+    """A condition that also writes to a socket, for callers that wait for other files too."""
+
+    def __init__(self, waker: socket.socket) -> None:
+        super().__init__()
+        waker.setblocking(False)
+        self._waker = waker
+
+    def notify_all(self) -> None:
+        """Wake all who wait for the condition or read the socket."""
+        super().notify_all()
+        with contextlib.suppress(BlockingIOError):  # the socket is full, so its reader will wake
+            self._waker.send(b".")
+
+
+def weakly(method: Callable[P, T]) -> Callable[P, T]:
+    """A method that does not hold its object."""
+    reference = weakref.WeakMethod(method)
+
+    def call(*given: P.args, **named: P.kwargs) -> T:
+        found = reference()
+        if found is None:
+            raise ControlError("the owner of the team was dropped without close()")
+        return found(*given, **named)
+
+    return call

@@ -1,0 +1,187 @@
+"""The thread of a team: waits for messages and ends of workers, and does what roster and dispatcher decide.
+
+It waits in one place, so it notices a death the moment the system closes the dead worker's channel.
+"""
+
+import logging
+import selectors
+import threading
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+
+from senju.workers.channel import Failure, Kind, Message
+from senju.workers.dispatcher import Dispatcher
+from senju.workers.role import Ending, Executor, Payload
+from senju.workers.roster import Roster
+from senju.workers.thread import ThreadExecutor
+from senju.workers.wakeup import Wakeup
+from senju.workers.worker import Worker, WorkerState
+
+logger = logging.getLogger(__name__)
+
+
+class TeamThread:
+    """Starts, hears, and stops workers. All state changes under the lock of `changed`."""
+
+    def __init__(
+        self, roster: Roster, dispatcher: Dispatcher, executor: Executor, changed: threading.Condition
+    ) -> None:
+        self._roster, self._dispatcher = roster, dispatcher
+        self._role, self._journal = roster.role, roster.journal
+        self._executor, self._changed = executor, changed
+        self.wakeup = Wakeup()
+        self._selector = self.wakeup.selector
+        name = f"senju {self._role.worker_name} team"
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def _run(self) -> None:
+        roster = self._roster
+        try:
+            events: list[Callable[[], object]] = []
+            while True:
+                with self._changed:
+                    missing = self._handle(events)
+                self._start_missing(missing)
+                if roster.is_closing and not roster.workers:
+                    break
+                ready = self._selector.select(None if roster.is_quiet() else roster.check_seconds)
+                events = [key.data for key, _ in ready]
+        except BaseException as error:  # noqa: BLE001  # raised where results are waited for
+            with self._changed:
+                self._journal.fail(error)
+                self._changed.notify_all()
+            for worker in list(roster.workers.values()):
+                self._end(worker)
+                roster.remove(worker)
+        if self.wakeup.is_dropped:
+            self._executor.close()
+        self.wakeup.on_thread_over()
+
+    def _handle(self, events: list[Callable[[], object]]) -> int | None:
+        """React to events; return the index of a worker that must be started."""
+        for handle_event in events:
+            handle_event()
+        if self.wakeup.is_dropped and not self._roster.is_closing:
+            self._roster.close()
+        for worker in self._roster.overdue(monotonic()):
+            self._on_overdue(worker)
+        for worker in self._roster.departures():
+            self._dismiss(worker)
+        self.dispatch()
+        missing = self._roster.next_missing()
+        if self._journal.has_news:
+            self._journal.has_news = False
+            self._changed.notify_all()
+        return missing
+
+    def dispatch(self) -> None:
+        """Send tasks to workers that are free; to be called under the lock, from any thread."""
+        for worker, task in self._dispatcher.assignments():
+            values, blocks = self._role.task_payload(task, worker.scratchpad)
+            self._send(worker, Message(Kind.TASK, task.number, values, blocks))
+
+    def _send(self, worker: Worker, message: Message) -> None:
+        try:
+            worker.handle.channel.send(message)
+        except OSError:  # its end or its silence, which is noticed next, tells more
+            logger.debug("%s takes no message", worker.name)
+
+    def _start_missing(self, index: int | None) -> None:
+        """Start workers.
+
+        Starting one may take seconds, and the fork server may not answer. So other threads can take the
+        lock meanwhile: for the status, another number of workers, or the end.
+        """
+        while index is not None:
+            try:
+                handle = self._executor.start(self._role, index)
+            except (OSError, MemoryError) as error:
+                with self._changed:
+                    self._roster.give_up(index, f"{self._roster.name(index)} cannot be started: {error}")
+                    index = self._roster.next_missing()
+                    self._changed.notify_all()
+            else:
+                with self._changed:
+                    self._watch(self._roster.add(index, handle))
+                    index = self._roster.next_missing()
+        if not self._roster.workers:
+            with self._changed:
+                if self._roster.needs_fallback():
+                    self._watch(self._roster.add(0, ThreadExecutor().start(self._role, 0)))
+
+    def _watch(self, worker: Worker) -> None:
+        handle, read = worker.handle, selectors.EVENT_READ
+        self._selector.register(handle.channel, read, partial(self._attend, worker, self._receive))
+        if handle.output is not None:
+            self._selector.register(handle.output, read, partial(self._attend, worker, self._read_output))
+
+    def _attend(self, worker: Worker, handle_event: Callable[[Worker], None]) -> None:
+        """Handle an event, unless an earlier one of the same moment has removed the worker."""
+        if self._roster.workers.get(worker.index) is worker:
+            handle_event(worker)
+
+    def _receive(self, worker: Worker) -> None:
+        try:
+            message = worker.handle.channel.receive()
+        except OSError:
+            message = None
+        if message is None:
+            ending = self._end(worker)
+            self._dispatcher.on_end(worker, ending._replace(detail=str(worker.output or "")))
+        elif message.kind == Kind.DONE:
+            began, ended, values = message.values
+            payload = Payload(values, message.blocks)
+            self._dispatcher.on_done(worker, message.number, began, ended, payload)
+        elif message.kind == Kind.FAILED:
+            self._dispatcher.on_failed(worker, message.number, Failure(*message.values))
+        elif message.kind == Kind.NOTE:
+            self._journal.add_note(worker.index, worker.task, message.values)
+        else:
+            assert message.kind == Kind.READY
+            self._dispatcher.on_ready(worker)
+
+    def _read_output(self, worker: Worker) -> None:
+        output = worker.output
+        assert output is not None
+        text = output.read()
+        if not output.is_open and output.descriptor in self._selector.get_map():
+            self._selector.unregister(output.descriptor)
+        if text and self._role.keeps_output:
+            self._journal.add_note(worker.index, worker.task, {"output": text})
+
+    def _dismiss(self, worker: Worker) -> None:
+        """Let a worker leave; a busy one at once."""
+        if worker.state is not WorkerState.WAITING and worker.handle.can_be_killed:
+            worker.handle.kill()
+        else:
+            self._send(worker, Message(Kind.STOP))
+        worker.enter(WorkerState.LEAVING)
+
+    def _on_overdue(self, worker: Worker) -> None:
+        """Replace a worker that hangs."""
+        if worker.state is WorkerState.LEAVING:
+            self._dispatcher.on_end(worker, self._end(worker))
+            return
+        stack = worker.handle.stack().rstrip()
+        detail = f"; its stack:\n{stack}\n" if stack else ""
+        ending = Ending(f"gave no sign of life for {worker.silent_seconds:.1f} s", detail=detail)
+        if worker.handle.can_be_killed:
+            self._end(worker)
+            self._dispatcher.on_end(worker, ending, kind="hung")
+        else:
+            self._dispatcher.on_hung_thread(worker, ending)
+            self._dismiss(worker)  # for when it comes back
+
+    def _end(self, worker: Worker) -> Ending:
+        """End a worker and release what belongs to it."""
+        handle = worker.handle
+        handle.kill()
+        ending = handle.wait()
+        if handle.output is not None:
+            self._read_output(worker)
+            if handle.output in self._selector.get_map():
+                self._selector.unregister(handle.output)
+        self._selector.unregister(handle.channel)
+        handle.close()
+        return ending

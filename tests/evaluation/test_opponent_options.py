@@ -1,0 +1,44 @@
+"""Opponents as people write them: a line, a list, a function."""
+
+import functools
+from typing import Any
+
+import pytest
+
+from senju.errors import ConfigError
+from senju.evaluation.opponent_options import with_opponents
+
+HERE = "tests.evaluation.test_opponent_options"
+
+
+def first(observation: Any, legal: Any, random: Any) -> int:
+    return int(legal.argmax())
+
+
+@pytest.mark.parametrize(
+    ("given", "fixed"),
+    [
+        (first, [f"{HERE}:first"]),
+        ([first, "random"], [f"{HERE}:first", "random"]),
+        ("minimax:2, random", ["minimax:2", "random"]),
+    ],
+)
+def test_a_function_is_named_by_its_module(given: Any, fixed: list[str]) -> None:
+    settings = with_opponents({"opponents": given, "seed": 3})
+    assert settings["opponents"] == {"fixed": fixed, "snapshot_interval": 0, "self_share": 0.0}
+    assert (settings["collect"], settings["seed"]) == ({"seating": "opponents"}, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (5, "opponent 5"),
+        (["random", True], "opponent True"),
+        (lambda observation, legal, random: 0, "lambda"),
+        ([functools.partial(first, None)], "partial"),
+        ([], "opponents="),
+    ],
+)
+def test_a_value_that_is_no_opponent_is_refused(given: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        with_opponents({"opponents": given})

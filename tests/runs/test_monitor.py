@@ -1,0 +1,168 @@
+"""What a run writes down of its engine: events, samples, and steps that were really learned from."""
+
+import json
+import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import senju
+from senju.backends.serial import Serial
+from senju.errors import WorkerError
+from senju.runs.control import ask
+from senju.runs.monitor import Monitor, read_events, shards_set_aside
+from senju.runs.run import Run
+from senju.training.api import prepare
+from senju.training.trainer import TrainingListener, TrainingProgress
+from senju.workers.role import new_event
+from tests.backends.trap_games import order, trap_plan
+from tests.conftest import Invoke, Train
+
+TWO_SHARDS = {"collect": {"num_games": 32, "games_per_shard": 16, "rollout_steps": 8}}
+
+
+def trap_settings(folder: Path, **backend: Any) -> dict[str, Any]:
+    """A run of the game that goes wrong on demand: 3 shards of 2 games, 4 steps."""
+    plan = trap_plan(folder, spared=0)
+    return {
+        "game": plan.game,
+        "seed": plan.seed,
+        "model": plan.policies[0].model,
+        "collect": {"num_games": 6, "games_per_shard": 2, "rollout_steps": 4},
+        "algorithm": {"name": "ppo", "minibatch_size": 24, "epochs": 1},
+        "evaluation": {"interval": 0, "opponents": []},
+        "backend": {"name": "threads", "num_workers": 2, **backend},
+        "threads": 1,
+    }
+
+
+@pytest.fixture
+def crippled(tmp_path: Path) -> Run:
+    """A finished run of 6 updates that lost one of its 3 shards in the third."""
+    order(trap_plan(tmp_path), "raise", shard=1, at=9, always=True)
+    settings = trap_settings(tmp_path, shard_attempts=1)
+    return senju.train(run=tmp_path / "run", total_steps=6 * 24, **settings)
+
+
+def test_only_steps_that_were_played_are_counted(crippled: Run) -> None:
+    assert [record["steps"] for record in crippled.metrics] == [24, 48, 64, 80, 96, 112]
+
+
+def test_run_that_lost_a_shard_says_so_at_its_end(crippled: Run, invoke: Invoke) -> None:
+    assert shards_set_aside(crippled.path) == 1
+    shown = invoke("status", crippled.path)
+    assert "shards set aside" in shown.stdout
+    resumed = invoke("train", "--resume", crippled.path)
+    assert "1 shards failed and were set aside" in resumed.stdout
+
+
+def test_steps_of_a_run_that_lost_a_shard_go_on_from_its_checkpoint(crippled: Run, tmp_path: Path) -> None:
+    (tmp_path / "orders").unlink()  # the shard is tried again, and plays
+    run = senju.train(resume=crippled.path, total_steps=8 * 24)
+    assert [record["steps"] for record in run.metrics[-2:]] == [136, 160]
+
+
+def test_events_before_an_error_are_kept_with_their_time(tmp_path: Path) -> None:
+    order(trap_plan(tmp_path), "raise", shard=0, at=9, always=True)
+    began = datetime.now(UTC)
+    with pytest.raises(WorkerError, match="failing_shard=set_aside would go on"):
+        senju.train(run=tmp_path / "run", **trap_settings(tmp_path, shard_attempts=3, failing_shard="stop"))
+    events = read_events(tmp_path / "run")
+    assert [event["kind"] for event in events] == ["worker_failed", "worker_failed"]
+    assert all("RuntimeError: the trap is sprung" in event["message"] for event in events)
+    times = [datetime.fromisoformat(event["time"]) for event in events]
+    assert began.timestamp() - 0.001 <= times[0].timestamp() <= times[1].timestamp()
+    assert (tmp_path / "run" / "timeline.svg").exists()
+
+
+def test_event_is_marked_where_it_happened_not_where_it_was_written(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path, Serial())
+    event = new_event("worker_lost", "worker 1 is gone\nand more")._replace(time=time.time() - 5.0)
+    monitor.note(event, update=7)
+    [mark] = monitor.timeline.marks()
+    assert mark.time == pytest.approx(time.monotonic() - 5.0, abs=0.5)
+    assert mark.message == "worker 1 is gone"
+    [record] = read_events(tmp_path)
+    assert (record["update"], record["kind"], record["worker"]) == (7, "worker_lost", None)
+
+
+def test_folder_that_cannot_be_written_costs_events_and_no_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "events.jsonl").mkdir()
+    Monitor(tmp_path, Serial()).note(new_event("reset", "text"), update=1)
+    assert "cannot write" in caplog.text
+
+
+def test_event_after_a_cut_off_line_has_a_line_of_its_own_wherever_it_was_cut(tmp_path: Path) -> None:
+    monitor, file = Monitor(tmp_path, Serial()), tmp_path / "events.jsonl"
+    monitor.note(new_event("reset", "first"), update=1)
+    monitor.note(new_event("reset", "second"), update=2)
+    whole = file.read_bytes()
+    first = whole.index(b"\n") + 1
+    for length in range(len(whole)):
+        file.write_bytes(whole[:length])
+        is_whole = [length >= first - 1, length >= len(whole) - 1]  # the newline alone may be missing
+        assert [event["update"] for event in read_events(tmp_path)] == [1, 2][: sum(is_whole)]
+        monitor.note(new_event("reset", "third"), update=3)
+        assert [event["update"] for event in read_events(tmp_path)] == [*[1, 2][: sum(is_whole)], 3]
+        assert file.read_bytes().count(b"\n") == sum(is_whole) + 1
+
+
+def test_status_and_resume_go_on_after_a_cut_off_event(train_small: Train, invoke: Invoke) -> None:
+    run = train_small(updates=4, max_updates=2)
+    (run.path / "events.jsonl").write_text('{"update": 1, "kind": "set_aside"}\n{"update": 2, "ki')
+    assert json.loads(invoke("status", run.path, "--json").stdout)["set_aside"] == 1
+    assert json.loads(invoke("train", "--resume", run.path, "--json").stdout)["set_aside"] == 1
+
+
+def test_samples_tell_busy_workers_slots_and_memory(
+    train_small: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("senju.runs.monitor.SAMPLE_SECONDS", 0.0)
+    run = train_small(updates=5, **TWO_SHARDS, backend={"name": "threads", "num_workers": 2})
+    for record in run.metrics:
+        engine = record["engine"]
+        assert engine["workers"] == len(engine["busy"]) == 2
+        assert all(0.0 <= share <= 1.0 for share in engine["busy"])
+        slots = [engine[f"slots_{state}"] for state in ("ready", "playing", "held", "free")]
+        assert sum(slots) == 2
+        assert engine["memory_bytes"] > 10**7
+        assert engine["restarts"] == engine["set_aside"] == 0
+
+
+class PausesAt(TrainingListener):
+    """Pauses the run for a while after an update, as another terminal would."""
+
+    def __init__(self, path: Path, update: int, seconds: float) -> None:
+        self.path, self.update, self.seconds = path, update, seconds
+        self.paused = 0.0  # seconds, at least
+
+    def on_update(self, progress: TrainingProgress) -> None:
+        if progress.update == self.update:
+            threading.Thread(target=self._pause).start()
+
+    def _pause(self) -> None:
+        ask(self.path, "pause", wait=30.0)
+        began = time.monotonic()
+        threading.Event().wait(self.seconds)  # the pause itself
+        self.paused = time.monotonic() - began
+        ask(self.path, "resume")
+
+
+@pytest.mark.slow
+def test_pause_is_no_training_time(train_small: Train, tmp_path: Path) -> None:
+    listener = PausesAt(tmp_path / "run", update=100, seconds=2.0)
+    began = time.monotonic()
+    run = train_small(updates=300, **TWO_SHARDS, listener=listener)
+    assert run.metrics[-1]["seconds"] + listener.paused <= time.monotonic() - began
+
+
+def test_run_that_was_made_and_never_trained_has_not_begun(invoke: Invoke, tmp_path: Path) -> None:
+    prepare("tic_tac_toe", tmp_path / "new", None, None, {})
+    shown = invoke("status", tmp_path / "new")
+    assert "not begun" in shown.stdout
+    assert "--resume" in shown.stdout.replace("\n", " ")

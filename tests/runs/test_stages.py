@@ -1,0 +1,274 @@
+"""Where the time goes, in words, and what would help."""
+
+import re
+from typing import Any, NamedTuple
+
+import pytest
+
+from senju.algorithms.dqn import DQNConfig
+from senju.algorithms.ppo import PPOConfig
+from senju.config import Part
+from senju.runs.run import Run
+from senju.runs.run_config import CheckpointConfig, CollectConfig, EvaluationConfig
+from senju.runs.stages import GROUPS, RULES, Setting, explain, share_of_groups
+
+ALL_ADVICE = [advice for rules in RULES.values() for _, advice in rules]
+COLLECTING = {"evaluate": 71.0, "step": 5.0, "backward": 24.0}
+LEARNING = {"evaluate": 20.0, "backward": 80.0}
+PARTS: dict[str, tuple[type[Part], ...]] = {
+    "collect": (CollectConfig,),
+    "algorithm": (PPOConfig, DQNConfig),
+    "evaluation": (EvaluationConfig,),
+    "checkpoint": (CheckpointConfig,),
+}
+
+
+def setting(**changes: Any) -> Setting:
+    """Eight workers on eight cores with two shards each, which leaves nothing to be said of workers."""
+    return Setting("processes", 8, cores=8, num_shards=16, device="cpu", mode="sync")._replace(**changes)
+
+
+class Advised(NamedTuple):
+    """A situation and the whole line that explains it."""
+
+    stages: dict[str, float]
+    setting: Setting
+    line: str
+
+
+ADVISED = {
+    "serial on many cores": Advised(
+        COLLECTING,
+        setting(backend="serial", num_workers=1),
+        "collecting-bound 76 % (evaluate 71 %): --workers 8 would help (one worker on 8 cores, 16 shards); "
+        "learning 24 %",
+    ),
+    "few workers": Advised(
+        COLLECTING,
+        setting(num_workers=2),
+        "collecting-bound 76 % (evaluate 71 %): more workers would help: --workers 8 "
+        "(2 of 8 cores in use, 16 shards); learning 24 %",
+    ),
+    "more workers than cores": Advised(
+        COLLECTING,
+        setting(num_workers=16),
+        "collecting-bound 76 % (evaluate 71 %): 16 workers take turns on 8 cores: --workers 8 would do; "
+        "learning 24 %",
+    ),
+    "as many workers as shards": Advised(
+        COLLECTING,
+        setting(num_workers=4, num_shards=4),
+        "collecting-bound 76 % (evaluate 71 %): more shards would help: a multiple of 8 keeps all 8 cores "
+        "busy, now 4 (collect.num_games / collect.games_per_shard); learning 24 %",
+    ),
+    "uneven shards": Advised(
+        {"evaluate": 50.0, "waiting": 40.0, "backward": 10.0},
+        setting(num_shards=9),
+        "collecting-bound 50 % (evaluate 50 %): use a number of shards that is a multiple of the workers "
+        "(9 shards, 8 workers); waiting for workers 40 %; learning 10 %",
+    ),
+    "even shards and yet idle": Advised(
+        {"evaluate": 40.0, "waiting": 50.0, "backward": 10.0},
+        setting(),
+        "waiting-bound 50 %: workers were replaced, paused or slowed down: the timeline shows when; "
+        "collecting 40 %; learning 10 %",
+    ),
+    "every core busy beside a GPU": Advised(
+        COLLECTING,
+        setting(device="cuda"),
+        "collecting-bound 76 % (evaluate 71 %): every core is in use, but collect.mode=async would let "
+        "games go on while the learner learns; learning 24 %",
+    ),
+    "every core evaluates": Advised(
+        COLLECTING,
+        setting(),
+        "collecting-bound 76 % (evaluate 71 %): every core is in use, but a smaller network or larger shards "
+        "(collect.games_per_shard) would help; learning 24 %",
+    ),
+    "dear game": Advised(
+        {"step": 60.0, "evaluate": 20.0, "backward": 20.0},
+        setting(),
+        "collecting-bound 80 % (step 60 %): every core is in use and the game itself is slow: "
+        "only a faster game or more cores would help; learning 20 %",
+    ),
+    "GPU waits for a serial backend": Advised(
+        LEARNING,
+        setting(backend="serial", num_workers=1, device="cuda"),
+        "learning-bound 80 % (backward 80 %): --workers 8 with collect.mode=async would let games go on "
+        "meanwhile; collecting 20 %",
+    ),
+    "workers wait for the GPU": Advised(
+        LEARNING,
+        setting(device="cuda:1"),
+        "learning-bound 80 % (backward 80 %): collect.mode=async would let games go on meanwhile; "
+        "collecting 20 %",
+    ),
+    "learning and collecting on the same cores": Advised(
+        LEARNING,
+        setting(num_workers=2),
+        "learning-bound 80 % (backward 80 %): --workers 8 would shorten collecting, a smaller network "
+        "or algorithm.precision=bfloat16 learning; collecting 20 %",
+    ),
+    "learning on the CPU": Advised(
+        LEARNING,
+        setting(),
+        "learning-bound 80 % (backward 80 %): more workers will not help, but a smaller network, "
+        "algorithm.precision=bfloat16 or a GPU might; collecting 20 %",
+    ),
+    "a learner that replays": Advised(
+        LEARNING,
+        setting(is_replaying=True),
+        "learning-bound 80 % (backward 80 %): more workers will not help, but a smaller network or learning "
+        "less from each decision (algorithm.replay_ratio or algorithm.steps_per_batch) would; "
+        "collecting 20 %",
+    ),
+    "busy GPU": Advised(
+        LEARNING,
+        setting(device="cuda", mode="async"),
+        "learning-bound 80 % (backward 80 %): more workers will not help, but a smaller network, "
+        "algorithm.precision=bfloat16 or a larger algorithm.minibatch_size might; collecting 20 %",
+    ),
+    "matches": Advised(
+        {"match": 3.0, "step": 1.0},
+        setting(),
+        "measuring strength-bound 75 % (match 75 %): a larger evaluation.interval or fewer evaluation.games "
+        "would help; collecting 25 %",
+    ),
+    "checkpoints": Advised(
+        {"checkpoint": 2.0, "publish": 1.0, "step": 1.0},
+        setting(),
+        "saving-bound 75 % (checkpoint 50 %): a larger checkpoint.interval would help; collecting 25 %",
+    ),
+    "publishing": Advised(
+        {"checkpoint": 1.0, "publish": 2.0, "step": 1.0},
+        setting(),
+        "saving-bound 75 % (publish 50 %): longer rollouts (collect.rollout_steps) would do it less often; "
+        "collecting 25 %",
+    ),
+    "just started": Advised(
+        {"start": 3.0, "step": 1.0},
+        setting(),
+        "starting-bound 75 % (start 75 %): paid once, a longer run makes up for it; collecting 25 %",
+    ),
+}
+
+
+def test_stages_are_gathered_and_the_largest_group_comes_first() -> None:
+    stages = {"observe": 1.0, "evaluate": 2.0, "backward": 6.0, "match": 0.5, "checkpoint": 0.5}
+    shares = share_of_groups(stages)
+    assert list(shares)[:2] == ["learning", "collecting"]
+    assert shares == {"learning": 0.6, "collecting": 0.3, "measuring strength": 0.05, "saving": 0.05}
+
+
+def test_unknown_stage_is_counted_as_other() -> None:
+    assert share_of_groups({"daydream": 3.0, "step": 1.0}) == {"other": 0.75, "collecting": 0.25}
+    assert explain({"daydream": 3.0, "step": 1.0}) == "other-bound 75 % (daydream 75 %); collecting 25 %"
+
+
+def test_explanation_names_the_bound_and_its_dearest_stage() -> None:
+    stages = {"evaluate": 71.0, "step": 0.0, "forward": 14.0, "backward": 10.0, "match": 5.0}
+    expected = "collecting-bound 71 % (evaluate 71 %); learning 24 %; measuring strength 5 %"
+    assert explain(stages) == expected
+
+
+def test_nothing_timed_is_said_to_be_nothing() -> None:
+    assert explain({}) == "nothing timed yet"
+    assert explain({"step": 0.0}) == "nothing timed yet"
+    assert share_of_groups({}) == {}
+
+
+def test_every_stage_of_a_real_run_belongs_to_a_group(tic_tac_toe_run: Run) -> None:
+    known = {name for names in GROUPS.values() for name in names}
+    timed = {name for record in tic_tac_toe_run.metrics for name in record["stages"]}
+    assert timed <= known
+    assert sum(share_of_groups(tic_tac_toe_run.metrics[-1]["stages"]).values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("case", ADVISED.values(), ids=ADVISED)
+def test_advice_fits_the_situation(case: Advised) -> None:
+    assert explain(case.stages, setting=case.setting) == case.line
+
+
+def test_every_rule_has_its_case() -> None:
+    pieces = [re.split(r"{\w+}", advice) for advice in ALL_ADVICE]
+    lines = [case.line for case in ADVISED.values()]
+    assert len(ALL_ADVICE) == len(ADVISED)
+    for words in pieces:
+        assert [line for line in lines if all(word in line for word in words)], words
+
+
+def test_advice_names_settings_that_exist() -> None:
+    named = {name for advice in ALL_ADVICE for name in re.findall(r"\b([a-z]+)\.([a-z_]+)", advice)}
+    assert ("collect", "games_per_shard") in named
+    for part, key in named:
+        assert any(key in config.model_fields for config in PARTS[part]), f"{part}.{key}"
+
+
+def test_without_a_setting_there_is_no_advice() -> None:
+    for case in ADVISED.values():
+        line = explain(case.stages)
+        assert "-bound" in line
+        assert ":" not in line
+
+
+def test_unknown_stages_get_no_advice() -> None:
+    assert explain({"daydream": 3.0, "step": 1.0}, setting=setting()) == explain(
+        {"daydream": 3.0, "step": 1.0}
+    )
+    assert explain({}, setting=setting()) == "nothing timed yet"
+
+
+def test_dearest_of_the_unknown_stages_is_an_unknown_one() -> None:
+    assert (
+        explain({"nap": 3.0, "daydream": 3.0, "step": 4.0}) == "other-bound 60 % (nap 30 %); collecting 40 %"
+    )
+
+
+def test_waiting_counts_as_collecting_where_advice_is_given() -> None:
+    stages = {"evaluate": 30.0, "waiting": 25.0, "backward": 45.0}
+    line = explain(stages, setting=setting(num_shards=9))
+    assert line == (
+        "learning-bound 45 % (backward 45 %); collecting 30 %: use a number of shards that is a multiple of "
+        "the workers (9 shards, 8 workers); waiting for workers 25 %"
+    )
+    stages = {"evaluate": 25.0, "waiting": 30.0, "backward": 45.0}
+    assert "; waiting for workers 30 %: use a number" in explain(stages, setting=setting(num_shards=9))
+
+
+def test_a_little_waiting_is_not_blamed() -> None:
+    stages = {"evaluate": 80.0, "waiting": 10.0, "backward": 10.0}
+    assert "every core is in use" in explain(stages, setting=setting(num_shards=17))
+
+
+@pytest.mark.parametrize(
+    ("cores", "num_shards", "mode", "useful"),
+    [
+        (8, 16, "sync", 8),
+        (8, 4, "sync", 4),  # no more workers than shards
+        (6, 8, "sync", 4),  # two rounds with four workers, and with six
+        (3, 4, "sync", 2),
+        (3, 4, "async", 3),  # no rounds there
+        (1, 5, "sync", 1),
+    ],
+)
+def test_only_workers_that_save_a_round_help(cores: int, num_shards: int, mode: str, useful: int) -> None:
+    assert setting(cores=cores, num_shards=num_shards, mode=mode).useful_workers == useful
+
+
+def test_workers_that_would_save_no_round_are_not_advised() -> None:
+    line = explain(COLLECTING, setting=setting(num_workers=2, cores=3, num_shards=4))
+    assert "more shards would help: a multiple of 3" in line
+    assert "more workers would help" in explain(
+        COLLECTING, setting=setting(num_workers=2, cores=3, num_shards=4, mode="async")
+    )
+
+
+def test_one_shard_cannot_be_shared() -> None:
+    line = explain(COLLECTING, setting=setting(backend="serial", num_workers=1, num_shards=1))
+    assert "more shards would help: a multiple of 8" in line
+
+
+def test_overlap_that_gains_little_is_not_advised() -> None:
+    line = explain({"evaluate": 5.0, "backward": 95.0}, setting=setting(device="cuda", num_workers=2))
+    assert "async" not in line
+    assert "more workers will not help" in line

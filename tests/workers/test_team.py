@@ -1,0 +1,125 @@
+"""The team with a small role: results, order, failures, notes, workers on demand."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+
+from senju.errors import ConfigError, ControlError, WorkerError
+from senju.workers.process import ProcessExecutor
+from senju.workers.role import Executor, Limits
+from senju.workers.tasks import Tasks
+from senju.workers.team import Team
+from senju.workers.thread import ThreadExecutor
+from tests.backends.common import wait_until
+from tests.workers.one_thread import OneThreadExecutor
+from tests.workers.squaring import Squaring
+
+EXECUTORS = {
+    "threads": ThreadExecutor,
+    "one thread for all workers": OneThreadExecutor,
+    "processes": lambda: ProcessExecutor(10.0),
+}
+
+
+@contextmanager
+def started(executor: Executor, num_workers: int = 2, **limits: Any) -> Iterator[tuple[Team, Tasks]]:
+    tasks = Tasks()
+    team = Team(Squaring(), tasks, executor, Limits(**{"task_timeout": 10.0, **limits}))
+    with closing(team):
+        team.start(num_workers)
+        team.open()
+        yield team, tasks
+
+
+def submit(team: Team, tasks: Tasks, *numbers: Any) -> dict[Any, Any]:
+    """The results by number."""
+    found: dict[Any, Any] = {}
+    with team.changed:
+        for number in numbers:
+            tasks.put(number)
+        team.open()
+        while len(found) < len(numbers):
+            team.wait_for(tasks.is_due)
+            found |= {number: result[0] for number, result in tasks.take()}
+    return found
+
+
+@pytest.fixture(params=EXECUTORS)
+def executor(request: pytest.FixtureRequest) -> Executor:
+    if request.param == "processes":
+        request.applymarker(pytest.mark.slow)
+    made: Executor = EXECUTORS[request.param]()
+    return made
+
+
+def test_every_task_is_done_once(executor: Executor) -> None:
+    with started(executor) as (team, tasks):
+        assert submit(team, tasks, *range(20)) == {number: number**2 for number in range(20)}
+        assert sum(worker.num_finished for worker in team.status().workers) == 20
+        report = team.report()
+        assert sorted(activity.task.task for activity in report.activities) == list(range(20))
+        assert report.events == []
+        assert sorted(note.values for note in team.take_notes()) == sorted(f"begins {n}" for n in range(20))
+
+
+def test_task_that_fails_as_often_as_it_may_stops_the_team(executor: Executor) -> None:
+    with started(executor) as (team, tasks):
+        with pytest.raises(WorkerError, match=r"the square of raise failed 3 times.*RuntimeError"):
+            submit(team, tasks, 3, "raise")
+        assert [event.kind for event in team.report().events] == ["worker_failed"] * 2
+
+
+def test_error_of_senju_keeps_its_class(executor: Executor) -> None:
+    with started(executor) as (team, tasks), pytest.raises(ConfigError, match="numbers only"):
+        submit(team, tasks, "refuse")
+
+
+def test_second_task_waits_at_busy_workers_while_there_are_plenty() -> None:
+    tasks = Tasks()
+    team = Team(Squaring(), tasks, OneThreadExecutor(), Limits(10.0), has_prefetch=True)
+    with closing(team):
+        team.start(3)
+        assert submit(team, tasks, *range(50)) == {number: number**2 for number in range(50)}
+        assert team.report().events == []
+
+
+@pytest.mark.slow
+def test_task_that_kills_its_workers_is_blamed_and_the_others_are_done() -> None:
+    with started(ProcessExecutor(10.0)) as (team, tasks):
+        assert submit(team, tasks, 4) == {4: 16}
+        with pytest.raises(WorkerError, match=r"the square of die failed 3 times.*SIGSEGV"):
+            submit(team, tasks, "die")
+
+
+def test_workers_on_demand_start_with_the_first_task_and_leave_after_their_interval() -> None:
+    with started(ThreadExecutor(), 2, is_on_demand=True, reset_interval=1) as (team, tasks):
+        assert team.handles() == {}
+        assert submit(team, tasks, 5, 6, 7) == {5: 25, 6: 36, 7: 49}
+        wait_until(lambda: not team.handles())
+
+
+def test_preferred_worker_does_its_tasks_while_it_is_there() -> None:
+    tasks = Tasks(prefer=lambda task, workers: workers[task % len(workers)])
+    team = Team(Squaring(), tasks, ThreadExecutor(), Limits(10.0))
+    with closing(team):
+        team.start(2)
+        submit(team, tasks, *range(8))
+        assert {(a.worker, a.task.task % 2) for a in team.report().activities} == {(0, 0), (1, 1)}
+        team.resize(1)
+        assert submit(team, tasks, *range(4)) == {number: number**2 for number in range(4)}
+
+
+def test_closed_team_raises_instead_of_waiting() -> None:
+    with started(ThreadExecutor()) as (team, _):
+        team.close()
+        team.close()
+        for act in (team.pause, team.resume, team.reset, team.open):
+            with pytest.raises(ControlError):
+                act()
+
+
+def test_no_worker_is_refused() -> None:
+    with started(ThreadExecutor()) as (team, _), pytest.raises(ConfigError, match="num_workers=0"):
+        team.resize(0)
