@@ -220,12 +220,10 @@ def test_status_lists_the_processes_in_which_agents_learn(tmp_path: Path) -> Non
 
     train_run(run, StopRequest(), Asks())
     learners = [row for row in rows_of(screen.getvalue()) if len(row) == 7 and row[2] in ("0, 2", "1")]
-    assert [[row[0], *row[2:5]] for row in learners] == [
-        ["0", "0, 2", "2", "0"],
-        ["1", "1", "0", "0"],
-        ["0", "0, 2", "4", "0"],
-        ["1", "1", "1", "0"],
-    ]
+    assert [(row[0], row[2], row[4]) for row in learners] == [("0", "0, 2", "0"), ("1", "1", "0")] * 2
+    # the process that is ready first may train the other's agents in the first update
+    finished = [int(row[3]) for row in learners]
+    assert (sum(finished[:2]), sum(finished[2:])) == (2, 5)
     assert [row[1] for row in learners[2:]] == ["waiting", "waiting"]
     assert all(row[6].isdecimal() for row in learners)
 
