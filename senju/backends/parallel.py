@@ -128,7 +128,7 @@ class ParallelBackend(Backend):
             on_failure.pop_all()
         self._waited = 0.0
         self._reported_stats = np.zeros_like(self._block.stats)
-        self._schedule = Schedule(plan.num_shards, self._block.depth)
+        self._schedule = Schedule(plan.num_shards, self._block.depth, plan.num_parts)
         role = RolloutRole(
             plan,
             self._models,

@@ -14,6 +14,7 @@ from senju.config import Part, Settings
 from senju.opponents.table import TableSettings
 
 _Count = Annotated[int, Field(ge=1, lt=2**31)]
+_MOST_PARTS = 4  # of a rollout; a shard keeps a state for each
 
 
 class PolicyPlan(Part):
@@ -52,6 +53,18 @@ class Plan(Part):
     def most_opponents(self) -> int:
         """How many opponents there can be at once."""
         return self.num_snapshots + (len(self.opponents.fixed) if self.opponents else 0)
+
+    @property
+    def num_parts(self) -> int:
+        """Parts of a rollout that different workers may play.
+
+        In `async` mode the weights may change between them, and opponents remember failures within a rollout.
+        """
+        return min(_MOST_PARTS, self.rollout_steps) if not self.max_lag and self.opponents is None else 1
+
+    def first_step(self, part: int) -> int:
+        """The step of a rollout at which a part begins."""
+        return self.rollout_steps * part // self.num_parts
 
     def acting(self, policy: PolicyPlan) -> Acting:
         """How a policy's network acts in the shards of this plan."""

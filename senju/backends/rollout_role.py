@@ -70,19 +70,23 @@ class RolloutRole(Role):
         return RolloutHandler(self.plan, copy.deepcopy(self.models), self.memory, start.index)
 
     def task_payload(self, task: RolloutTask, worker: dict[str, Any]) -> Payload:
-        """Shard and turn."""
-        return Payload((task.shard, task.turn))
+        """Shard, turn and parts."""
+        return Payload((task.shard, task.turn, task.part, task.end))
 
     def result(self, task: RolloutTask, payload: Payload) -> Played:
-        """The version that acted, and failed opponents."""
-        version, failures = payload.values
-        return Played(version, tuple(Failure(*failure) for failure in failures))
+        """The version that acted, failed opponents, and the time that playing took."""
+        version, failures, seconds = payload.values
+        return Played(version, tuple(Failure(*failure) for failure in failures), seconds)
 
     def describe(self, task: RolloutTask) -> str:
         """Shard, rows, rollout and seed."""
         first = task.shard * self.plan.games_per_shard
         rows = f"rows {first} to {first + self.plan.games_per_shard - 1}"
         return f"shard {task.shard} ({rows}), rollout {task.turn}, seed {self.plan.seed}"
+
+    def is_counted(self, task: RolloutTask) -> bool:
+        """Count rollouts, not their parts."""
+        return task.end == self.plan.num_parts
 
     def heartbeat(self, index: int) -> float:
         """The worker's counter in shared memory."""
@@ -136,20 +140,22 @@ class RolloutHandler(Handler):
         self._shard = new_shard(plan, game, 0)
 
     def execute(self, task: Payload) -> Payload:
-        """Play a rollout with the newest weights."""
-        index, turn = task.values
+        """Play a rollout, or parts of it, with the newest weights."""
+        began = perf_counter()
+        index, turn, part, end = task.values
         self._take_weights()
-        shard, rings = self._shard, self._block.rings
+        shard, rings, plan = self._shard, self._block.rings, self._plan
         shard.index = index
-        shard.restore(self._block.state(index, turn))
+        shard.restore(self._block.state(index, turn, part))
         for ring in rings:
             ring.open(index, turn)
         slots = [ring.slot(index, turn) for ring in rings]
-        self._player.play(shard, slots, self._orders)
-        for ring in rings:
-            ring.seal(index, turn)
-        self._block.state(index, turn + 1).write(shard.state)
-        return Payload((self._orders.version, self._take_failures()))
+        self._player.play(shard, slots, self._orders, range(plan.first_step(part), plan.first_step(end)))
+        if end == plan.num_parts:
+            for ring in rings:
+                ring.seal(index, turn)
+        self._block.state(index, turn, end).write(shard.state)
+        return Payload((self._orders.version, self._take_failures(), perf_counter() - began))
 
     def _take_weights(self) -> None:
         if self._block.weights.stamp != self._stamp:

@@ -3,29 +3,37 @@
 A shard's rollouts are numbered by turns. The caller takes them turn by turn; a shard may be up to
 `depth` rollouts beyond the last turn that the caller has taken and given back as a whole. With a depth
 of 1 it waits for the caller: that is the `sync` mode.
+
+At the end of a turn some workers would have nothing to do while others play the last rollouts. So the last
+rollouts are handed out in parts, which any worker can continue, those furthest behind first.
 """
 
 import heapq
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from senju.collect.seating import Failure
 from senju.workers.role import TaskQueue
 
+_SHORTEST_PART = 0.005  # seconds; a shorter part would not pay for its messages
+
 
 class RolloutTask(NamedTuple):
-    """One rollout to play; the number tells it from earlier attempts at the same one."""
+    """One rollout to play, or parts of it; the number tells it from earlier attempts at the same one."""
 
     number: int
     shard: int
     turn: int
+    part: int = 0  # the first part to play
+    end: int = 1  # the part to stop before
 
 
 class Played(NamedTuple):
-    """The result of a rollout: the version that acted, and the opponents that failed."""
+    """The result of a task: the version that acted, the opponents that failed, and the time it took."""
 
     version: int
     failures: tuple[Failure, ...] = ()
+    seconds: float = 0.0
 
 
 class Finished(NamedTuple):
@@ -44,6 +52,8 @@ class _Line:
         self.released = 0  # turns below were given back by the caller
         self.taken = 0  # turns below were handed over
         self.next = 0  # the turn to play, or being played
+        self.part = 0  # the part of it to play next
+        self.version = 0  # that played its earlier parts
         self.played: dict[int, Played] = {}  # turns that are finished and not released
         self.task: RolloutTask | None = None
         self.failures = 0  # of the next turn
@@ -60,14 +70,18 @@ class Schedule(TaskQueue):
     (True, [0, 1])
     """
 
-    def __init__(self, num_shards: int, depth: int) -> None:
-        self.depth = depth
+    def __init__(self, num_shards: int, depth: int, num_parts: int = 1) -> None:
+        """`num_parts`: of a rollout; more than 1 only if the weights do not change during a turn."""
+        self.depth, self.num_parts = depth, num_parts
         self.turn = 0  # the caller takes this one next
         self.set_aside: set[int] = set()
         self._given_back = 0  # whole turns below were given back by the caller
         self._lines = [_Line() for _ in range(num_shards)]
         self._number = 0
-        self._idle = [(0, shard) for shard in range(num_shards)]  # heap of (turn, shard) to be played
+        self._idle = [
+            (0, 0, shard) for shard in range(num_shards)
+        ]  # heap of (turn, part, shard) to be played
+        self._part_seconds = 0.0  # that a part took last
         self._missing = num_shards  # rollouts of the current turn that are not finished
         self._num_waiting, self._num_running = num_shards, 0
 
@@ -78,15 +92,16 @@ class Schedule(TaskQueue):
 
     def begin(self, worker: int = 0, workers: Sequence[int] = ()) -> RolloutTask | None:
         """The rollout that is furthest behind; None if all must wait."""
-        while self._idle and self._idle[0][1] in self.set_aside:
+        while self._idle and self._idle[0][2] in self.set_aside:
             heapq.heappop(self._idle)
         if not self._idle or self._idle[0][0] >= self._end:
             return None
-        turn, shard = heapq.heappop(self._idle)
+        is_near_end = self._num_waiting <= 2 * len(workers) and self._part_seconds >= _SHORTEST_PART
+        turn, part, shard = heapq.heappop(self._idle)
         self._num_waiting -= 1
         self._num_running += 1
         self._number += 1
-        task = RolloutTask(self._number, shard, turn)
+        task = RolloutTask(self._number, shard, turn, part, part + 1 if is_near_end else self.num_parts)
         self._lines[shard].task = task
         return task
 
@@ -98,27 +113,32 @@ class Schedule(TaskQueue):
         """Rollouts that are being played."""
         return self._num_running
 
-    def _push(self, turn: int, shard: int) -> None:
-        self._num_waiting += turn < self._end and shard not in self.set_aside
-        heapq.heappush(self._idle, (turn, shard))
+    def _push(self, shard: int) -> None:
+        line = self._lines[shard]
+        self._num_waiting += line.next < self._end and shard not in self.set_aside
+        heapq.heappush(self._idle, (line.next, line.part, shard))
 
     def _count(self) -> None:
         """Count anew, after a change of what may begin."""
         end = self._end
-        self._num_waiting = sum(turn < end and shard not in self.set_aside for turn, shard in self._idle)
+        self._num_waiting = sum(turn < end and shard not in self.set_aside for turn, _, shard in self._idle)
         self._missing = len(self._awaited()) - len(self.ready())
 
-    def finish(self, task: RolloutTask, result: Any) -> bool:
-        """The rollout lies in its slot; False if the task is not the current one of its shard."""
+    def finish(self, task: RolloutTask, result: Played) -> bool:
+        """The steps lie in their slot; False if the task is not the current one of its shard."""
         line = self._lines[task.shard]
         if line.task != task:
             return False
         line.task, line.failures = None, 0
-        line.played[task.turn] = result
-        line.next += 1
         self._num_running -= 1
-        self._missing -= task.turn == self.turn
-        self._push(line.next, task.shard)
+        self._part_seconds = result.seconds / (task.end - task.part)
+        has_one_version = task.part == 0 or result.version == line.version
+        line.part, line.version = (task.end if has_one_version else 0), result.version
+        if line.part == self.num_parts:
+            line.played[task.turn] = result
+            line.next, line.part = line.next + 1, 0
+            self._missing -= task.turn == self.turn
+        self._push(task.shard)
         return True
 
     def lose(self, task: RolloutTask, is_its_fault: bool = True) -> int:
@@ -128,7 +148,7 @@ class Schedule(TaskQueue):
             line.task = None
             line.failures += is_its_fault
             self._num_running -= 1
-            self._push(line.next, task.shard)
+            self._push(task.shard)
         return line.failures
 
     def is_due(self) -> bool:
@@ -166,7 +186,8 @@ class Schedule(TaskQueue):
         for shard in self.ready():
             line = self._lines[shard]
             line.taken += 1
-            taken.append(Finished(shard, self.turn, *line.played[self.turn]))
+            played = line.played[self.turn]
+            taken.append(Finished(shard, self.turn, played.version, played.failures))
         if not self._awaited():
             self.turn += 1
             self._count()
@@ -192,8 +213,8 @@ class Schedule(TaskQueue):
         for line in self._lines:
             line.played.clear()
             line.released = line.taken = line.next = self.turn
-            line.task, line.failures = None, 0
-        self._idle = [(self.turn, shard) for shard in range(len(self._lines))]
+            line.task, line.failures, line.part = None, 0, 0
+        self._idle = [(self.turn, 0, shard) for shard in range(len(self._lines))]
         self._num_running = 0
         self._count()
 

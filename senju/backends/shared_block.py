@@ -27,16 +27,17 @@ STATS_SIZE = -(-(FIRST_STAGE + len(STAGES)) // 8) * 8  # whole cache lines of fl
 class RolloutBlock:
     """Slots, shard states, weights and the workers' stats, as views of one block.
 
-    A shard may be `depth` turns ahead, and has one state more: turn t is played from the state at
-    t % (depth + 1) to the one after it. So the state before a rollout outlives the rollout,
-    and the rollout can be played again.
+    A shard may be `depth` turns ahead, and has the states of one turn more, one for each part of a turn. Each
+    part is played from its state to the next one. So the state before a rollout outlives the rollout, and the
+    rollout can be played again.
     """
 
     def __init__(
         self, plan: Plan, game: Game, sizes: WeightSizes, block: mmap.mmap | NDArray[np.uint8] | None
     ) -> None:
         allocate = Carver(block) if block is not None else Counter()
-        self.depth = plan.max_lag + 1
+        self.depth, self._num_parts = plan.max_lag + 1, plan.num_parts
+        num_states = (self.depth + 1) * plan.num_parts
         rows = plan.games_per_shard
         orders = orders_bytes(plan.most_opponents, len(plan.policies))
         self.weights = SharedWeights(sizes.policies + orders, allocate)
@@ -45,7 +46,7 @@ class RolloutBlock:
         counter = allocate if isinstance(allocate, Counter) else None
         before = counter.num_bytes if counter else 0
         self._states = [
-            [new_shard_state(game, rows, allocate) for _ in range(self.depth + 1)]
+            [new_shard_state(game, rows, allocate) for _ in range(num_states)]
             for _ in range(1 if counter else plan.num_shards)
         ]
         if counter:  # shards are alike, and there may be a million: count one and multiply
@@ -53,9 +54,10 @@ class RolloutBlock:
         self.rings = new_rings(plan, game, allocate)
         self.num_bytes = allocate.num_bytes if isinstance(allocate, Counter) else 0
 
-    def state(self, shard: int, turn: int) -> ShardState:
-        """The shard's state before that rollout."""
-        return self._states[shard][turn % (self.depth + 1)]
+    def state(self, shard: int, turn: int, part: int = 0) -> ShardState:
+        """The shard's state before that rollout, or before a part of it."""
+        states = self._states[shard]
+        return states[(turn * self._num_parts + part) % len(states)]
 
 
 def rollout_bytes(plan: Plan, game: Game, sizes: WeightSizes) -> int:

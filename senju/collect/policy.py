@@ -115,9 +115,12 @@ class PolicyInPlay:
         self._no_seated = np.full((num_rows, game.num_seats), CURRENT, np.int32)
         self._no_resting = np.zeros(num_rows, np.bool_)
 
-    def begin(self, slot: Slot, epsilon: float) -> None:
-        """Start a rollout, which is written to `slot`."""
+    def begin(self, slot: Slot, epsilon: float, time: int) -> None:
+        """Start a rollout, which is written to `slot`, or continue one at step `time`."""
         self.slot, self._epsilon, self._num_final = slot, epsilon, 0
+        if time:
+            self._num_final = int(slot.final_at[:time].max(initial=-1)) + 1
+            return
         slot.bootstrap.fill(0.0)
         slot.final_at.fill(-1)
         slot.seated.fill(CURRENT)

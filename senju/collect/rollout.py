@@ -75,12 +75,19 @@ class RolloutPlayer:
         self._is_resting = np.zeros(num_rows, np.bool_)
 
     @torch.inference_mode()  # once per rollout: entering it costs microseconds
-    def play(self, shard: Shard, slots: Sequence[Slot], orders: Orders = NO_ORDERS) -> None:
-        """Fill each policy's slot with the shard's next steps."""
+    def play(
+        self,
+        shard: Shard,
+        slots: Sequence[Slot],
+        orders: Orders = NO_ORDERS,
+        steps: range | None = None,
+    ) -> None:
+        """Fill each policy's slot with the shard's next steps: a whole rollout, or a part of it."""
         rows, clock, others = shard.rows, self.clock, self.others
-        self._begin(shard, slots, orders)
+        steps = steps if steps is not None else range(slots[0].num_steps)
+        self._begin(shard, slots, orders, steps.start)
         clock.start()
-        for time in range(slots[0].num_steps):
+        for time in steps:
             if self.whole_games and self._is_resting.all():
                 for policy in self._policies:
                     policy.leave_empty(time)
@@ -106,13 +113,15 @@ class RolloutPlayer:
                 self._keep_truncated(rows, outcomes.truncated, broken, time)
             self._advance(rows, outcomes)
             clock.lap("restart")
-        self._end(rows, slots[0])
+        if steps.stop == slots[0].num_steps:
+            self._end(rows, slots[0])
 
-    def _begin(self, shard: Shard, slots: Sequence[Slot], orders: Orders) -> None:
+    def _begin(self, shard: Shard, slots: Sequence[Slot], orders: Orders, time: int) -> None:
         epsilons = orders.epsilons or (0.0,) * len(slots)
         for policy, slot, epsilon in zip(self._policies, slots, epsilons, strict=True):
-            policy.begin(slot, policy.acting.epsilon(epsilon, shard.index))
-        self._is_resting.fill(False)
+            policy.begin(slot, policy.acting.epsilon(epsilon, shard.index), time)
+        ended = slots[0].terminated[:time] | slots[0].truncated[:time]
+        self._is_resting[:] = ended.any(axis=0) if self.whole_games else False
         if self.others is not None:
             self.others.begin(orders, shard.rows)
 

@@ -54,8 +54,9 @@ class Dispatcher:
     def on_done(self, worker: Worker, number: int, began: float, ended: float, payload: Payload) -> None:
         """A worker has finished a task."""
         task = worker.end_task(number)
-        worker.num_finished += 1
-        worker.stats.num_finished += 1
+        if task is None or self._role.is_counted(task):
+            worker.num_finished += 1
+            worker.stats.num_finished += 1
         worker.stats.busy_seconds += ended - began
         if worker.must_leave or 0 < self._limits.reset_interval <= worker.num_finished:
             worker.must_leave = True

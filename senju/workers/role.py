@@ -81,6 +81,10 @@ class Role(ABC):
         """What else to say about a worker in messages."""
         return ""
 
+    def is_counted(self, task: Any) -> bool:
+        """Whether a finished task counts; False for parts of a larger one, except for the last."""
+        return True
+
     def heartbeat(self, index: int) -> float:
         """A number that changes while the worker is alive; constant where only results show that."""
         return 0.0

@@ -157,7 +157,7 @@ def test_activities_name_every_rollout_once(backend: Backend) -> None:
     activities = backend.report().activities
     turns = sorted({activity.task.turn for activity in activities})
     assert len(turns) == 2
-    assert sorted((a.task.turn, a.task.shard) for a in activities) == [
+    assert sorted((a.task.turn, a.task.shard) for a in activities if a.task.part == 0) == [
         (turn, s) for turn in turns for s in range(3)
     ]
     assert all(activity.began <= activity.ended for activity in activities)

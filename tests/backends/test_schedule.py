@@ -7,15 +7,23 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from senju.backends import schedule as schedule_module
 from senju.backends.schedule import Finished, Played, RolloutTask, Schedule
+
+
+@pytest.fixture
+def long_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule_module, "_SHORTEST_PART", 0.005)
 
 
 class AnySchedule(RuleBasedStateMachine):
     """Plays the supervisor and the caller at random, and keeps books of its own."""
 
-    @initialize(num_shards=st.integers(1, 4), depth=st.integers(1, 4))
-    def start(self, num_shards: int, depth: int) -> None:
-        self.schedule = Schedule(num_shards, depth)
+    @initialize(num_shards=st.integers(1, 4), depth=st.integers(1, 4), num_parts=st.integers(1, 3))
+    def start(self, num_shards: int, depth: int, num_parts: int) -> None:
+        self.num_parts = num_parts if depth == 1 else 1
+        self.schedule = Schedule(num_shards, depth, self.num_parts)
+        self.parts: dict[int, tuple[int, int]] = {}  # shard: (parts played of its rollout, their version)
         self.num_shards, self.depth = num_shards, depth
         self.playing: list[RolloutTask] = []
         self.late: list[RolloutTask] = []  # tasks that nobody waits for any more
@@ -32,20 +40,30 @@ class AnySchedule(RuleBasedStateMachine):
         used = [*self.ready, *self.held, *((task.shard, task.turn) for task in self.playing)]
         return [(shard, turn % self.depth) for shard, turn in used]
 
-    @rule()
-    def begin(self) -> None:
+    @rule(num_workers=st.integers(0, 3))
+    def begin(self, num_workers: int) -> None:
         waiting = self.waiting()
-        task = self.schedule.begin()
+        task = self.schedule.begin(0, range(num_workers))
         if task is None:
             assert not waiting, "somebody could have played"
             return
         assert task.shard in waiting
         assert task.turn == self.first_missing(task.shard)
-        assert task.turn == min(map(self.first_missing, waiting)), "the furthest behind comes first"
+        assert self.progress(task.shard) == min(map(self.progress, waiting)), (
+            "the furthest behind comes first"
+        )
+        assert task.part == self.progress(task.shard)[1]
+        assert task.end in (self.num_parts, task.part + 1)
+        if not num_workers:
+            assert task.end == self.num_parts, "parts are for workers that would be idle"
         assert task.number not in self.numbers
         assert (task.shard, task.turn % self.depth) not in self.places(), "the slot is in use"
         self.numbers.add(task.number)
         self.playing.append(task)
+
+    def progress(self, shard: int) -> tuple[int, int]:
+        """The turn and the part that a shard plays next."""
+        return self.first_missing(shard), self.parts.get(shard, (0, 0))[0]
 
     def waiting(self) -> list[int]:
         """The shards that could be played now."""
@@ -64,14 +82,21 @@ class AnySchedule(RuleBasedStateMachine):
         return turn
 
     @precondition(lambda self: self.playing)
-    @rule(data=st.data())
-    def finish(self, data: Any) -> None:
+    @rule(data=st.data(), is_new_version=st.booleans(), seconds=st.sampled_from([0.0, 1.0]))
+    def finish(self, data: Any, is_new_version: bool, seconds: float) -> None:
         task = self.playing.pop(data.draw(st.integers(0, len(self.playing) - 1)))
-        self.version += 1
-        assert self.schedule.finish(task, Played(self.version))
+        self.version += is_new_version
+        assert self.schedule.finish(task, Played(self.version, (), seconds))
         assert not self.schedule.finish(task, Played(self.version + 1)), "a second message of it"
-        self.ready[task.shard, task.turn] = self.version
         self.failures.pop(task.shard, None)
+        num_played, version = self.parts.pop(task.shard, (0, self.version))
+        assert num_played == task.part
+        if version != self.version:
+            return  # no rollout is played by two versions: it begins anew
+        if task.end == self.num_parts:
+            self.ready[task.shard, task.turn] = self.version
+        else:
+            self.parts[task.shard] = (task.end, version)
 
     @precondition(lambda self: self.late)
     @rule(data=st.data())
@@ -117,6 +142,7 @@ class AnySchedule(RuleBasedStateMachine):
     @rule()
     def rewind(self) -> None:
         self.schedule.rewind()
+        self.parts.clear()
         self.late += self.playing
         self.playing.clear()
         self.ready.clear()
@@ -208,6 +234,40 @@ def test_turn_that_is_taken_in_parts_holds_all_back() -> None:
     assert schedule.begin() is None, "the caller still has it"
     schedule.release()
     assert [task.shard for task in played(schedule)] == [0, 1]
+
+
+def test_last_rollouts_of_a_turn_are_played_in_parts_by_workers_that_would_be_idle(
+    long_parts: None,
+) -> None:
+    """Four shards and three workers: 1.5 times a rollout's duration instead of twice."""
+    schedule = Schedule(4, depth=1, num_parts=4)
+    workers, rounds = range(3), list[int]()
+    for _ in range(2):  # how long a rollout takes is known after the first turn
+        schedule.release()
+        rounds.append(0)
+        while not schedule.is_complete():
+            running = [task for worker in workers if (task := schedule.begin(worker, workers)) is not None]
+            rounds[-1] += max(task.end - task.part for task in running)
+            for task in running:
+                assert schedule.finish(task, Played(0, (), seconds=float(task.end - task.part)))
+        assert [finished.shard for finished in schedule.take()] == [0, 1, 2, 3]
+    assert rounds == [8, 6]
+
+
+def test_rollouts_are_played_whole_while_there_are_plenty_or_if_they_are_short(
+    long_parts: None,
+) -> None:
+    for num_shards, seconds in ((9, 1.0), (2, 0.001)):
+        schedule = Schedule(num_shards, depth=1, num_parts=4)
+        for _ in range(2):
+            schedule.release()
+            task = schedule.begin(0, range(2))
+            assert task is not None
+            assert (task.part, task.end) == (0, 4)
+            schedule.finish(task, Played(0, (), seconds))
+            while task := schedule.begin():
+                schedule.finish(task, Played(0, (), seconds))
+            schedule.take()
 
 
 def test_shard_that_is_set_aside_is_waited_for_no_more() -> None:

@@ -14,12 +14,13 @@ import pytest
 import senju
 from senju.algorithms.ppo import PPO
 from senju.collect.slots import Rollout
+from senju.config import merged
 from senju.runs.checkpoint import load_checkpoint
 from senju.runs.control import ask
 from senju.runs.monitor import read_events
 from senju.runs.run import Run
 from tests.backends.common import children_of_this_process
-from tests.conftest import Options, Start, Train, WaitUntil
+from tests.conftest import DECISIONS_PER_UPDATE, SMALL, Options, Start, Train, WaitUntil
 
 FOUR_SHARDS = {"collect": {"num_games": 32, "games_per_shard": 8, "rollout_steps": 8}}
 
@@ -78,22 +79,26 @@ class Training:
 
 
 Begin = Callable[..., Training]
-UPDATES = 250
+UPDATES = 500  # enough to be disturbed in the midst of, on a machine that is busy otherwise
 
 
 @pytest.fixture
 def begin(start_senju: Start, wait_until: WaitUntil, tmp_path: Path, small_options: Options) -> Begin:
     def begin(name: str = "parallel", *more: object, updates: int = UPDATES, **changes: Any) -> Training:
-        settings = FOUR_SHARDS | {"checkpoint": {"interval": 10}} | changes
+        settings = FOUR_SHARDS | {"checkpoint": {"interval": 20}} | changes
         options = [*small_options(updates=updates, **settings), "--workers", "2", *map(str, more)]
         return Training(start_senju, wait_until, tmp_path / name, options)
 
     return begin
 
 
-@pytest.fixture
-def expected(train_small: Train) -> tuple[bytes, dict[str, Any]]:
-    return whole_system(train_small("serial", updates=UPDATES, **FOUR_SHARDS, checkpoint={"interval": 10}))
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[str, Any]]:
+    changes = {"total_steps": UPDATES * DECISIONS_PER_UPDATE, "checkpoint": {"interval": 20}}
+    settings = merged(SMALL, FOUR_SHARDS, changes)
+    return whole_system(
+        senju.train("tic_tac_toe", run=tmp_path_factory.mktemp("runs") / "serial", **settings)
+    )
 
 
 @pytest.mark.slow
