@@ -21,7 +21,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import bench_report as report
@@ -62,6 +62,7 @@ class Team:
 
     def __init__(self, config: RunConfig, num_workers: int) -> None:
         self._stack, self._sleep = ExitStack(), ExitStack()
+        self.core_shares: list[float] = []  # of a core that this process needed for the team
         rig = self._stack.enter_context(Rig(config, backend_settings(config, "processes", num_workers)))
         self._rig, self._backend = rig, rig.backend
         found = len(self._backend.status().workers)
@@ -82,7 +83,9 @@ class Team:
         """Steps a second."""
         self._sleep.close()
         self._backend.collect()  # what was begun before the sleep
+        began, busy = perf_counter(), process_time()
         rate = steps_a_second(self._rig, seconds, in_parts=False)
+        self.core_shares.append((process_time() - busy) / (perf_counter() - began))
         self._sleep.enter_context(at_rest(self._backend))
         return rate
 
@@ -105,8 +108,12 @@ def serve_alone(settings: argparse.Namespace) -> None:
             print(steps_a_second(rig, float(line), in_parts=True), flush=True)
 
 
-def measure_all(settings: argparse.Namespace) -> tuple[Rates, list[float]]:
-    """Everything that is compared, then all again; with how many cores others kept busy in between."""
+def measure_all(settings: argparse.Namespace) -> tuple[Rates, Rates, list[float]]:
+    """Everything that is compared, then all again.
+
+    Returns rates, the shares of a core that the teams needed in this process, and how many cores others kept
+    busy in between.
+    """
     rates: Rates = {number: {kind: [] for kind in KINDS} for number in settings.workers}
     busy: list[float] = []
     with ExitStack() as stack:
@@ -125,7 +132,8 @@ def measure_all(settings: argparse.Namespace) -> tuple[Rates, list[float]]:
                 rates[number]["limit"].append(alone.ask(number, settings.seconds))
                 for mode in MODES:
                     rates[number][mode].append(teams[number, mode].measure(settings.seconds))
-    return rates, busy
+        shares = {n: {mode: teams[n, mode].core_shares for mode in MODES} for n in settings.workers}
+    return rates, shares, busy
 
 
 Spreads = dict[int, dict[str, report.Spread]]
@@ -148,13 +156,16 @@ def over_limit(rates: Rates) -> Spreads:
     }
 
 
-def print_report(figures: Spreads, scaling: Spreads, nearness: Spreads, busy: Sequence[float]) -> None:
-    """Three tables: rates, over the smallest number, over the limit."""
+def print_report(
+    figures: Spreads, scaling: Spreads, nearness: Spreads, core_shares: Spreads, busy: Sequence[float]
+) -> None:
+    """Four tables: rates, over the smallest number, over the limit, and what the team itself needs."""
     fewest = min(figures)
     titles = {
         "Collecting, steps a second: median (min..max)": figures,
         f"÷ the same with {fewest}": scaling,
         "÷ the limit of as many": nearness,
+        "Share of a core that the team needs in its own process": core_shares,
     }
     for title, spreads in titles.items():
         columns = ["workers", *spreads[fewest]]
@@ -205,16 +216,18 @@ def main() -> None:
     facts = report.run_facts(["torch", "numba", "numpy"])
     facts["commit"] = settings.commit or facts["commit"]
     began = perf_counter()
-    rates, busy = measure_all(settings)
+    rates, shares, busy = measure_all(settings)
     figures = {n: {kind: report.spread(of[kind]) for kind in KINDS} for n, of in rates.items()}
     scaling, nearness = over_fewest(rates), over_limit(rates)
-    print_report(figures, scaling, nearness, busy)
+    core_shares = {n: {mode: report.spread(of[mode]) for mode in MODES} for n, of in shares.items()}
+    print_report(figures, scaling, nearness, core_shares, busy)
     results = {
         "settings": {name: value for name, value in vars(settings).items() if name not in ("out", "alone")},
         "config": make_config(settings, settings.shards, MODES["sync"]).model_dump(mode="json"),
         "figures": plain(figures),
         "over_fewest": plain(scaling),
         "over_limit": plain(nearness),
+        "core_shares": plain(core_shares),
         "busy_cores_of_others": busy,
         "seconds": perf_counter() - began,
         "repeats": rates,
