@@ -7,19 +7,7 @@ import numpy as np
 
 from senju.errors import ConfigError
 from senju.games.shogi.explain import ending_text
-from senju.games.shogi.layout import (
-    BISHOP,
-    GOLD,
-    HAND_KINDS,
-    KING,
-    KNIGHT,
-    LANCE,
-    PAWN,
-    ROOK,
-    SILVER,
-    UNPROMOTED,
-    WHITE,
-)
+from senju.games.shogi.layout import HAND_KINDS, KING, UNPROMOTED, WHITE
 from senju.games.shogi.notation import not_usi, parse_square
 from senju.games.shogi.pieces import (
     KANJI,
@@ -32,6 +20,8 @@ from senju.games.shogi.pieces import (
     PieceType,
     Side,
     Square,
+    held,
+    letter_of,
     piece_type,
     side_of,
 )
@@ -92,15 +82,7 @@ def _latin_ranks(board: Board) -> list[str]:
 
 
 def _latin_piece(code: int) -> str:
-    symbol = SYMBOLS[piece_type(code)] or "."
-    return f"{symbol.lower() if side_of(code) == WHITE else symbol:>2} "
-
-
-def held(hands: Hands, side: Side) -> Iterator[tuple[PieceType, int]]:
-    """A side's pieces in hand with their counts, the most valuable first."""
-    for index in range(len(HAND_KINDS) - 1, -1, -1):
-        if hands[side, index]:
-            yield HAND_KINDS[index], int(hands[side, index])
+    return f"{letter_of(code) or '.':>2} "
 
 
 def _hand_text(hands: Hands, side: Side, is_japanese: bool) -> str:
@@ -128,16 +110,7 @@ _LEFT = _STAND + _GAP + 6  # where the squares begin
 _TOTAL_WIDTH, _TOTAL_HEIGHT = 2 * _LEFT + 9 * _WIDTH, _TOP + 9 * _HEIGHT + 40
 _INK, _RED, _LINE = "#2b1a0d", "#b3261e", "#5b3a16"
 _FONT = "'Noto Serif CJK JP','Hiragino Mincho ProN','Yu Mincho','MS Mincho','IPAexMincho',serif"
-_SIZES = {
-    PAWN: 0.83,
-    LANCE: 0.87,
-    KNIGHT: 0.89,
-    SILVER: 0.93,
-    GOLD: 0.93,
-    BISHOP: 0.97,
-    ROOK: 0.97,
-    KING: 1.0,
-}
+_SIZES = dict(zip((*HAND_KINDS, KING), (0.83, 0.87, 0.89, 0.93, 0.93, 0.97, 0.97, 1.0), strict=True))
 _DEFINITIONS = (
     '<defs><linearGradient id="senju-board" x1="0" y1="0" x2="1" y2="1">'
     '<stop offset="0" stop-color="#f3cf8b"/><stop offset="1" stop-color="#e2b366"/></linearGradient>'
@@ -168,9 +141,7 @@ def _squares_of(last_move: str | None) -> list[Square]:
     """The source and target squares of a USI move."""
     if last_move is None:
         return []
-    if not isinstance(last_move, str):
-        raise not_usi(last_move)
-    move = last_move.removesuffix("+")
+    move = last_move.removesuffix("+") if isinstance(last_move, str) else ""
     if len(move) != 4:
         raise not_usi(last_move)
     squares = [move[2:]] if move[1] == "*" else [move[:2], move[2:]]
@@ -233,7 +204,7 @@ def _piece(kind: PieceType, side: Side, x: float, y: float) -> str:
 
 def _stand(hands: Hands, side: Side, mover: Side) -> Iterator[str]:
     """The pieces in hand beside the board: White's at the top left, Black's at the bottom right."""
-    pieces = list(held(hands, side))
+    pieces = held(hands, side)
     height = len(HAND_KINDS) * _HEIGHT * 0.98 + 12
     x = 8 if side == WHITE else _TOTAL_WIDTH - _STAND - 8
     y = _TOP - 12 if side == WHITE else _TOP + 9 * _HEIGHT + 12 - height

@@ -14,6 +14,7 @@ from senju.games.shogi.pieces import (
     PieceType,
     Side,
     Square,
+    held,
     piece_on,
     piece_type,
     side_of,
@@ -176,17 +177,12 @@ def format_position(board: Board, hands: Hands, side: Side) -> list[str]:
     """
     if np.array_equal(board, _START.board) and not hands.any():
         return ["PI", "+-"[side]]
-    lines = [
-        f"P{rank + 1}" + "".join(_format_piece(board, file, rank) for file in range(8, -1, -1))
-        for rank in range(9)
-    ]
+    lines = [f"P{rank + 1}" + "".join(map(_format_piece, board[rank::9][::-1].tolist())) for rank in range(9)]
     for owner in (0, 1):
-        held = [(kind, int(hands[owner, index])) for index, kind in enumerate(HAND_KINDS)]
-        pieces = "".join(f"00{CSA_CODES[kind]}" * count for kind, count in reversed(held))
+        pieces = "".join(f"00{CSA_CODES[kind]}" * count for kind, count in held(hands, owner))
         lines += [f"P{'+-'[owner]}{pieces}"] if pieces else []
     return [*lines, "+-"[side]]
 
 
-def _format_piece(board: Board, file: int, rank: int) -> str:
-    code = int(board[9 * file + rank])
+def _format_piece(code: int) -> str:
     return f"{'+-'[side_of(code)]}{CSA_CODES[piece_type(code)]}" if code else " * "

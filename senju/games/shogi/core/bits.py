@@ -30,7 +30,7 @@ RANK_8_LOW, RANK_8_HIGH = np.uint64(_ranks(8)), np.uint64(_ranks(8, num_files=2)
 ZONE = np.uint64(_ranks(0, 1, 2))  # where pieces promote, in their own view
 _FILE = np.uint64(0x1FF)
 _LAST_HIGH = np.uint64(1 << 17)  # square 80
-_TWO, _FOUR, _EIGHT, _NINE = np.uint64(2), np.uint64(4), np.uint64(8), np.uint64(9)
+_TWO, _FOUR, _NINE = np.uint64(2), np.uint64(4), np.uint64(9)
 _54, _63, _81, _126 = np.uint64(54), np.uint64(63), np.uint64(81), np.uint64(126)
 
 # directions of movement: up, up-left, up-right, left, right, down, down-left, down-right

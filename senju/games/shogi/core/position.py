@@ -6,7 +6,7 @@ import numpy as np
 
 from senju.games.shogi.core import layout as at
 from senju.games.shogi.core.bits import OPPOSITE, Words, either, get, nearest
-from senju.games.shogi.core.moves import Octets
+from senju.games.shogi.core.moves import Octets, generate
 from senju.kernels import ALL_BITS, ONE, ZERO, compiled, inlined
 
 # whether a piece moves as gold does
@@ -132,3 +132,15 @@ def play(words: Words, octets: Octets, base: np.uint64, action: np.uint64) -> No
     _flip_piece(words, own, mirrored, piece, target)
     octets[start + at.SIDE_BYTE] ^= _ONE_PIECE
     words[base + at.HASH] = key ^ board_key(piece | colour, target_on_board) ^ _SIDE_KEY
+
+
+@compiled
+def play_copy(
+    words: Words, octets: Octets, base: np.uint64, action: int, offset: np.uint64, out: Words
+) -> Any:
+    """Play a move in a copy of the row at word `offset`; return the number of replies."""
+    for index in range(at.NUM_RULE_WORDS):
+        words[offset + np.uint64(index)] = words[base + np.uint64(index)]
+    play(words, octets, offset, np.uint64(action))
+    _, num_replies = generate(words, octets, offset, out)
+    return num_replies
