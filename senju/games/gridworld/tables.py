@@ -80,9 +80,8 @@ def _sizes(name: str, rules: WorldRules, names: Names) -> NDArray[np.int64]:
     sizes[at.AGENTS], sizes[at.MAX_TURNS] = rules.num_agents, rules.max_turns
     fields = state_dtype(names.grid_shape, rules.num_agents).fields
     assert fields is not None
-    for index, field in ((at.GRID_AT, "grid"), (at.Y_AT, "y"), (at.X_AT, "x")):
-        sizes[index] = fields[field][1]
-    sizes[at.FACING_AT], sizes[at.MARKED_AT] = fields["facing"][1], fields["marked"][1]
+    offsets = [fields[field][1] for field in ("grid", "y", "x", "facing", "marked")]
+    sizes[at.GRID_AT : at.MARKED_AT + 1] = offsets
     _set_view(name, rules, names, sizes)
     if rules.tag and not 0 <= rules.tag.num_marked <= rules.num_agents:
         raise ConfigError(
