@@ -7,7 +7,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Lock, Thread
-from types import TracebackType
 from typing import BinaryIO, Final, Protocol
 
 MAX_LINE: Final = 256 * 1024  # bytes; a game of 4,096 plies takes 25,000
@@ -45,15 +44,6 @@ class Input:
         except io.UnsupportedOperation:
             self._can_wait = False  # the bytes are in memory
 
-    def __enter__(self) -> "Input":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopping.close()
-        self._stopped.close()
-
     def read(self, size: int, /) -> bytes:
         """Up to `size` bytes; none at the end, or after `stop`."""
         while not self.is_stopped:
@@ -67,6 +57,11 @@ class Input:
         """End the input now; the reader must be joined before this object is closed."""
         self.is_stopped = True  # first: the reader checks it when it wakes
         self._stopping.close()
+
+    def close(self) -> None:
+        """Close the sockets, not the stream."""
+        self._stopping.close()
+        self._stopped.close()
 
 
 def read_lines(source: Source) -> Iterator[bytes | None]:

@@ -47,6 +47,7 @@ class BareCommand(StrEnum):
     GO_MATE = "go mate"  # a mate problem; its parameters are ignored
     STOP = "stop"  # asks for the best move at once
     PONDER_HIT = "ponderhit"  # the expected move was played; the clock runs from now on
+    GAME_OVER = "gameover"  # its result is ignored
     QUIT = "quit"
 
 
@@ -71,13 +72,7 @@ class Go(NamedTuple):
     complaints: tuple[str, ...] = ()
 
 
-class GameOver(NamedTuple):
-    """The game has ended."""
-
-    result: str
-
-
-Command = BareCommand | SetOption | SetPosition | Go | GameOver
+Command = BareCommand | SetOption | SetPosition | Go
 
 
 def parse_line(text: str) -> Command | None:
@@ -120,12 +115,12 @@ def _parse_position(words: Sequence[str]) -> SetPosition:
     raise ProtocolError(f"position: expected `startpos` or `sfen ...`, got {quoted(' '.join(start))}")
 
 
-def _parse_game_over(words: Sequence[str]) -> GameOver:
+def _parse_game_over(words: Sequence[str]) -> BareCommand:
     """Some programs leave the result out."""
     result = " ".join(words)
     if result not in ("win", "lose", "draw", ""):
         raise ProtocolError(f"gameover: expected win, lose or draw, got {quoted(result)}")
-    return GameOver(result)
+    return BareCommand.GAME_OVER
 
 
 NUMBERED: Final = {"btime", "wtime", "binc", "winc", "byoyomi", "movetime", "nodes", "depth"}
