@@ -166,13 +166,6 @@ class TreeSearch:
         self._root, self._is_kept = states, True
         return int(self._tree.nodes[0]["visits"])
 
-    def warm_up(self) -> None:
-        """Compile every kernel, or load it from the cache."""
-        result = self.run(self.game.new_games(1), nodes=1 + self.config.batch_size)
-        self.advance([result.best])
-        self._forget()
-        self.clock.take()
-
     def _child(self, index: int, action: int) -> int:
         tree = self._tree
         offset = find_edge(tree.nodes, tree.edges, index, action)

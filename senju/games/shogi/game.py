@@ -13,8 +13,8 @@ from senju.games.game import Game, Heuristic, Observations, Outcomes, States
 from senju.games.shogi.boards import Letters, board_svg, board_text
 from senju.games.shogi.core.layout import state_dtype
 from senju.games.shogi.core.material import action_values
-from senju.games.shogi.core.perft import count_lines
 from senju.games.shogi.core.planes import NUM_PLANES, PLANES_OF_PAST, observe_rows
+from senju.games.shogi.core.position import count_lines
 from senju.games.shogi.core.rules import NO_DECLARATION, step_rows
 from senju.games.shogi.explain import describe_action, ending_text, explain
 from senju.games.shogi.layout import NUM_ACTIONS, START_SFEN

@@ -15,7 +15,6 @@ from senju.games.shogi.core.bits import (
     Words,
     both,
     down,
-    down_two,
     either,
     first,
     get,
@@ -47,7 +46,7 @@ def attacked_from_above(words: Words, other: np.uint64, occupied: Squares) -> Sq
     # each of these attacks to the left and to the right: both are shifted at once
     beside = either(
         either(down(either(diagonal_movers, gold)), up(diagonal_movers)),
-        either(sideways_movers, down_two(get(words, other + at.KNIGHT))),
+        either(sideways_movers, down(down(get(words, other + at.KNIGHT)))),
     )
     rooks, bishops = either(get(words, other + at.ROOK), dragon), either(get(words, other + at.BISHOP), horse)
     downwards = either(sideways_movers, either(silver, get(words, other + at.PAWN)))

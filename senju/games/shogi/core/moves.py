@@ -52,7 +52,6 @@ from senju.games.shogi.core.bits import (
     slide_rising,
     slide_up,
     up,
-    up_two,
     within,
     without,
 )
@@ -152,7 +151,7 @@ def _steps(
     _write(out, DOWN_RIGHT, either(backwards, both(right(king_down), flights)))
     _write_promoting(out, DOWN_RIGHT, both(right(down(within(both(silver, on_falling), ZONE))), targets))
 
-    jumps = up_two(both(get(words, own + at.KNIGHT), unpinned))
+    jumps = up(up(both(get(words, own + at.KNIGHT), unpinned)))
     jumps_left, jumps_right = both(left(jumps), targets), both(right(jumps), targets)
     put(out, _KNIGHT_LEFT, within(jumps_left, NOT_RANKS_01))
     put(out, _KNIGHT_LEFT + _PROMOTING, within(jumps_left, ZONE))
