@@ -81,7 +81,7 @@ class Engine:
 
     def _read(self, source: Input) -> None:
         try:
-            for line in read_lines(source):
+            for line in read_lines(source.read):
                 if source.is_stopped or not self.obey_line(line) or self._writer.is_lost:
                     break
             self._has_quit = True

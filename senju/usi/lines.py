@@ -4,10 +4,10 @@ import io
 import logging
 import select
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Lock, Thread
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final
 
 MAX_LINE: Final = 256 * 1024  # bytes; a game of 4,096 plies takes 25,000
 MAX_COMPLAINT: Final = 400  # characters
@@ -15,13 +15,6 @@ CHUNK: Final = 64 * 1024
 KEEP_ALIVE_SECONDS: Final = 5.0  # programs give up on an engine that is silent for too long
 
 traffic = logging.getLogger(f"{__name__}.traffic")
-
-
-class Source(Protocol):
-    """A raw stream: `read` waits for the first byte only, and returns the bytes that have arrived."""
-
-    def read(self, size: int, /) -> bytes | None:
-        """Up to `size` bytes; none at the end."""
 
 
 class Input:
@@ -64,10 +57,13 @@ class Input:
         self._stopped.close()
 
 
-def read_lines(source: Source) -> Iterator[bytes | None]:
-    """The lines of a stream without line ends; None in place of a line that was too long."""
+def read_lines(read: Callable[[int], bytes | None]) -> Iterator[bytes | None]:
+    """The lines of a stream without line ends; None in place of a line that was too long.
+
+    `read` waits for the first byte only, and returns the bytes that have arrived; none at the end.
+    """
     kept, is_overlong = bytearray(), False
-    while chunk := source.read(CHUNK):
+    while chunk := read(CHUNK):
         *ended, rest = chunk.split(b"\n")
         for piece in ended:
             is_overlong = is_overlong or len(kept) + len(piece) > MAX_LINE

@@ -28,7 +28,7 @@ class Names:
     kinds: tuple[str, ...]  # by id: nothing, the declared kinds, the beams
     letters: tuple[str, ...]  # by id
     colours: tuple[str, ...]  # by id; "" for nothing
-    layer_of: NDArray[np.uint8]  # by id
+    layers: tuple[int, ...]  # by id
     num_layers: int  # without the beams' layer, which is the last
     symbols: str  # by seat: agents in text boards
     map: NDArray[np.uint8]  # [layer, row, column], with the beams' layer
@@ -47,10 +47,6 @@ class Names:
             raise ConfigError(f"{where}: unknown kind {name!r}; {nearest(name, self.kinds)}")
         return self.kinds.index(name)
 
-    def layer(self, kind: int) -> int:
-        """The layer of a kind."""
-        return int(self.layer_of[kind])
-
 
 def names_of(name: str, rules: WorldRules) -> Names:
     """The names of a world; raises ConfigError if one is invalid."""
@@ -63,17 +59,16 @@ def names_of(name: str, rules: WorldRules) -> Names:
     _check_distinct(name, "action", [action.name for action in rules.actions])
     _check_drawing(name, kinds, letters, colours)
     num_layers = 1 + max((kind.layer for kind in rules.kinds), default=0)
-    beam_layers = [num_layers] * len(rules.beams)
-    layer_of = np.array([0, *[kind.layer for kind in rules.kinds], *beam_layers], np.uint8)
+    layers = (0, *[kind.layer for kind in rules.kinds], *[num_layers] * len(rules.beams))
     texts = (rules.map,) if isinstance(rules.map, str) else rules.map
     drawn = letters[: 1 + len(rules.kinds)]
-    grid = _read_map(name, texts, drawn, layer_of, num_layers + bool(rules.beams))
+    grid = _read_map(name, texts, drawn, layers, num_layers + bool(rules.beams))
     symbols = "".join(symbol for symbol in _SYMBOLS + _MORE_SYMBOLS if symbol not in letters)
     planes, side = plane_names(rules), None if rules.view.radius is None else 2 * rules.view.radius + 1
     height, width = (side, side) if side else grid.shape[1:]
     view_shape = (len(planes), height, width)
     return Names(
-        kinds, letters, colours, layer_of, num_layers, symbols[: rules.num_agents], grid, planes, view_shape
+        kinds, letters, colours, layers, num_layers, symbols[: rules.num_agents], grid, planes, view_shape
     )
 
 
@@ -106,7 +101,7 @@ def _lines_of(name: str, text: str) -> list[str]:
 
 
 def _read_map(
-    name: str, texts: tuple[str, ...], letters: tuple[str, ...], layer_of: NDArray[np.uint8], num_layers: int
+    name: str, texts: tuple[str, ...], letters: tuple[str, ...], layers: tuple[int, ...], num_layers: int
 ) -> NDArray[np.uint8]:
     """[layer, row, column]: the kinds of the letters; later texts are laid over earlier ones."""
     drawings = [_lines_of(name, text) for text in texts]
@@ -127,7 +122,7 @@ def _read_map(
                     )
                 kind = letters.index(letter)
                 if kind:
-                    grid[layer_of[kind], y, x] = kind
+                    grid[layers[kind], y, x] = kind
     return grid
 
 

@@ -23,6 +23,7 @@ from senju.games.shogi.pieces import (
     held,
     letter_of,
     piece_type,
+    ranks_of,
     side_of,
 )
 
@@ -57,7 +58,7 @@ def board_text(state: np.void, letters: Letters = "japanese") -> str:
         raise ConfigError(f"letters={letters!r}: expected 'japanese' or 'latin'")
     is_japanese = letters == "japanese"
     hands = [_hand_text(state["hands"], side, is_japanese) for side in (0, 1)]
-    ranks = japanese_ranks(state["board"]) if is_japanese else _latin_ranks(state["board"])
+    ranks = japanese_ranks(state["board"]) if is_japanese else map(_latin_rank, ranks_of(state["board"]))
     files = FILES_JAPANESE if is_japanese else "  " + "  ".join("987654321")
     lines = [f"{rank} {name}" for rank, name in zip(ranks, RANKS, strict=True)]
     top, bottom = f"White in hand: {hands[1]}", f"Black in hand: {hands[0]}"
@@ -66,23 +67,16 @@ def board_text(state: np.void, letters: Letters = "japanese") -> str:
 
 def japanese_ranks(board: Board) -> list[str]:
     """The nine ranks from White's end, as in Japanese diagrams: a sign and a wide character per piece."""
-    ranks = []
-    for rank in range(9):
-        pieces = "".join(_japanese_piece(int(code)) for code in board[rank::9][::-1])
-        ranks.append(f"|{pieces}|{KANJI_DIGITS[rank + 1]}")
-    return ranks
+    ranks = zip(ranks_of(board), KANJI_DIGITS[1:], strict=True)
+    return [f"|{''.join(map(_japanese_piece, rank))}|{digit}" for rank, digit in ranks]
 
 
 def _japanese_piece(code: int) -> str:
     return f"{'v' if code and side_of(code) == WHITE else ' '}{KANJI[piece_type(code)]}"
 
 
-def _latin_ranks(board: Board) -> list[str]:
-    return [f"|{''.join(_latin_piece(int(code)) for code in board[rank::9][::-1])}|" for rank in range(9)]
-
-
-def _latin_piece(code: int) -> str:
-    return f"{letter_of(code) or '.':>2} "
+def _latin_rank(rank: list[int]) -> str:
+    return "|" + "".join(f"{letter_of(code) or '.':>2} " for code in rank) + "|"
 
 
 def _hand_text(hands: Hands, side: Side, is_japanese: bool) -> str:

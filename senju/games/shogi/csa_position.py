@@ -17,6 +17,7 @@ from senju.games.shogi.pieces import (
     held,
     piece_on,
     piece_type,
+    ranks_of,
     side_of,
 )
 from senju.games.shogi.sfen import Placement, find_fault, parse_sfen
@@ -177,7 +178,7 @@ def format_position(board: Board, hands: Hands, side: Side) -> list[str]:
     """
     if np.array_equal(board, _START.board) and not hands.any():
         return ["PI", "+-"[side]]
-    lines = [f"P{rank + 1}" + "".join(map(_format_piece, board[rank::9][::-1].tolist())) for rank in range(9)]
+    lines = [f"P{rank}" + "".join(map(_format_piece, codes)) for rank, codes in enumerate(ranks_of(board), 1)]
     for owner in (0, 1):
         pieces = "".join(f"00{CSA_CODES[kind]}" * count for kind, count in held(hands, owner))
         lines += [f"P{'+-'[owner]}{pieces}"] if pieces else []

@@ -142,9 +142,9 @@ def _sentence(board: Board, move: Move) -> str:
 
 def _why_not(board: Board, hands: Hands, side: Side, action: int) -> str:
     """Why the rules refuse an illegal action."""
-    fault = _fault_of_drop(board, hands, side, action) or _fault_of_move(board, side, action)
     return (
-        fault
+        _fault_of_drop(board, hands, side, action)
+        or _fault_of_move(board, side, action)
         or _fault_of_check(board, move_of_action(board, side, action))
         or "it would be mate by a dropped pawn"  # the only reason left
     )

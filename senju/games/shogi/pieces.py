@@ -64,6 +64,12 @@ def letter_of(code: int) -> str:
     return symbol.lower() if side_of(code) else symbol
 
 
+def ranks_of(board: Board) -> list[list[int]]:
+    """The codes on each rank from White's end, file 9 first, as diagrams show them."""
+    ranks: list[list[int]] = board.reshape(9, 9)[::-1].T.tolist()
+    return ranks
+
+
 def held(hands: Hands, side: Side) -> list[tuple[PieceType, int]]:
     """A side's pieces in hand with their counts, the most valuable first."""
     counts = zip(HAND_KINDS, hands[side].tolist(), strict=True)

@@ -20,6 +20,7 @@ from senju.games.shogi.pieces import (
     letter_of,
     piece_on,
     piece_type,
+    ranks_of,
     side_of,
     square_name,
 )
@@ -81,7 +82,7 @@ def format_sfen(board: Board, hands: Hands, side: int, number: int = 1) -> str:
     True
     """
     _require_placement(board, hands, side, number)
-    ranks = "/".join(_format_rank(board[rank::9][::-1].tolist()) for rank in range(9))
+    ranks = "/".join(map(_format_rank, ranks_of(board)))
     return f"{ranks} {'bw'[side]} {_format_hands(hands)} {number}"
 
 

@@ -159,7 +159,7 @@ def _take_first(actions: Words) -> int:
 
 @compiled
 def count_lines(words: Words, octets: Octets, width: np.uint64, depth: int) -> int:
-    """Perft: the number of move sequences of length `depth`, at least 2, from row 0; overwrites the others."""
+    """Perft: the number of sequences of `depth` moves, at least 2, from row 0; overwrites the other rows."""
     out, legal = np.empty(54, np.uint64), int(at.LEGAL)
     left = np.empty((depth, at.NUM_LEGAL_WORDS), np.uint64)  # moves still to try at each ply
     left[0] = words[legal : legal + at.NUM_LEGAL_WORDS]
