@@ -128,17 +128,13 @@ def parse_assignment(text: str) -> Settings:
     keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys) or len(keys) > MOST_DEPTH or not path.isprintable():
         raise ConfigError(f"cannot read the setting {shown(text)}; write part.key=value")
-    settings: Any = _parse_value(value, text)
+    try:
+        settings: Any = load_yaml(value)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"cannot read the value in {shown(text)}: {error}") from None
     for key in reversed(keys):
         settings = {key: settings}
     return dict(settings)
-
-
-def _parse_value(value: str, whole: str) -> Any:
-    try:
-        return load_yaml(value)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"cannot read the value in {shown(whole)}: {error}") from None
 
 
 def merged(*layers: Mapping[str, Any]) -> Settings:

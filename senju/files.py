@@ -53,11 +53,15 @@ def opened_folder(folder: Path, root: Path, make: bool = False) -> Iterator[int]
         os.close(descriptor)
 
 
-def _refuse_link(name: str, descriptor: int, path: Path) -> None:
-    """Raise OSError if the name is a link."""
-    with contextlib.suppress(FileNotFoundError):
-        if stat.S_ISLNK(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
-            raise link_error(path)
+def _refuse_link(name: str, descriptor: int, path: Path) -> bool:
+    """Raise OSError if the name is a link; return whether it exists."""
+    try:
+        about = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    if stat.S_ISLNK(about.st_mode):
+        raise link_error(path)
+    return True
 
 
 def link_error(path: Path) -> OSError:
@@ -106,12 +110,7 @@ def read_file(path: Path, root: Path | None = None) -> bytes:
 def is_there(path: Path, root: Path | None = None) -> bool:
     """Whether a file or folder exists; raises OSError if it is a link."""
     with opened_folder(path.parent, root or path.parent) as folder:
-        _refuse_link(path.name, folder, path)
-        try:
-            os.stat(path.name, dir_fd=folder, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        return True
+        return _refuse_link(path.name, folder, path)
 
 
 def names_in(folder: Path, root: Path) -> list[str]:

@@ -48,12 +48,12 @@ def fingerprint(dispatcher: Any) -> str:
     overloads = _Overloads()
     found = [dispatcher]  # in the order of discovery; grows below
     for kernel in found:
-        description = _Description(kernel, overloads)
-        for called in description.kernels:
-            if called not in found:
-                found.append(called)
-        digest.update(description.text.encode())
-        digest.update(repr([found.index(called) for called in description.kernels]).encode())
+        text, called = _description(kernel, overloads)
+        for other in called:
+            if other not in found:
+                found.append(other)
+        digest.update(text.encode())
+        digest.update(repr([found.index(other) for other in called]).encode())
     return digest.hexdigest()
 
 
@@ -144,13 +144,9 @@ def _reads(code: CodeType) -> Iterator[_Read]:
         if instruction.opname in ("IMPORT_NAME", "IMPORT_FROM"):
             raise NotComparableError(f"it imports {instruction.argval}")
         if instruction.opname in _READ_GLOBAL or instruction.opname in _READ_FREE:
-            attributes = takewhile(_reads_attribute, instructions[index + 1 :])
+            attributes = takewhile(lambda later: later.opname in _READ_ATTRIBUTE, instructions[index + 1 :])
             names = tuple(str(attribute.argval) for attribute in attributes)
             yield _Read(instruction.argval, instruction.opname in _READ_GLOBAL, names)
-
-
-def _reads_attribute(instruction: dis.Instruction) -> bool:
-    return instruction.opname in _READ_ATTRIBUTE
 
 
 # Each kernel as it was when it was first loaded or compiled, or None if it could not be compared then.
@@ -159,58 +155,45 @@ _first_seen: "WeakKeyDictionary[Function, tuple[str, list[Function]] | None]" = 
 _codes: "WeakKeyDictionary[Function, _Code]" = WeakKeyDictionary()  # a cache
 
 
-class _Description:
+def _description(dispatcher: Any, overloads: _Overloads) -> tuple[str, list[Any]]:
     """A kernel's bytecode, options and constants as text, and the kernels that it calls."""
-
-    def __init__(self, dispatcher: Any, overloads: _Overloads) -> None:
-        self.kernels: list[Any] = []
-        self._function: Function = dispatcher.py_func
-        is_new = self._function not in _first_seen
-        _require_known_cache(dispatcher, is_new)
-        try:
-            self.text = self._describe(dispatcher, overloads)
-        except NotComparableError:
-            _first_seen[self._function] = None
-            raise
-        seen = self.text, [kernel.py_func for kernel in self.kernels]
-        if _first_seen.setdefault(self._function, seen) != seen:
-            raise NotComparableError(f"what {self._function.__qualname__} uses has changed in this process")
-
-    def _describe(self, dispatcher: Any, overloads: _Overloads) -> str:
-        function = self._function
+    function: Function = dispatcher.py_func
+    _require_known_cache(dispatcher, is_new=function not in _first_seen)
+    values = _Values(overloads)
+    try:
         code = _codes.get(function) or _codes.setdefault(function, _Code.of(function.__code__))
         overloads.refuse_code(code.names)
-        values = _Values(overloads, self.kernels)
         source = function.__module__, function.__qualname__, function.__code__.co_filename
         options = [
             *sorted((name, repr(value)) for name, value in dispatcher.targetoptions.items()),
             *sorted((name, type_text(kind)) for name, kind in dispatcher.locals.items()),
         ]
-        texts = [values.text(function.__defaults__), *(values.text(self._read(read)) for read in code.reads)]
-        return "\n".join([repr(source), repr(options), code.text, *texts])
+        used = [function.__defaults__, *(_value_of(function, read) for read in code.reads)]
+        text = "\n".join([repr(source), repr(options), code.text, *map(values.text, used)])
+    except NotComparableError:
+        _first_seen[function] = None
+        raise
+    seen = text, [kernel.py_func for kernel in values.kernels]
+    if _first_seen.setdefault(function, seen) != seen:
+        raise NotComparableError(f"what {function.__qualname__} uses has changed in this process")
+    return text, values.kernels
 
-    def _read(self, read: _Read) -> Any:
-        """The current value of a name; for a module, the value of the attribute that is read."""
-        value = self._global(read.name) if read.is_global else self._free(read.name)
-        for attribute in read.attributes:
-            if not isinstance(value, ModuleType):
-                break
-            value = getattr(value, attribute, _MISSING)
-        return value
 
-    def _global(self, name: str) -> Any:
-        names = self._function.__globals__
-        builtins = names.get("__builtins__", {})
-        builtins = vars(builtins) if isinstance(builtins, ModuleType) else builtins
-        return names.get(name, builtins.get(name, _MISSING))
-
-    def _free(self, name: str) -> Any:
-        """A variable of an enclosing function, unless that is the kernel itself."""
-        cells = dict(zip(self._function.__code__.co_freevars, self._function.__closure__ or (), strict=True))
+def _value_of(function: Any, read: _Read) -> Any:
+    """The current value of a name; for a module, the value of the attribute that is read."""
+    if read.is_global:
+        value = function.__globals__.get(read.name, function.__builtins__.get(read.name, _MISSING))
+    else:  # a variable of an enclosing function, unless that is the kernel itself
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         try:
-            return cells[name].cell_contents if name in cells else _MISSING
+            value = cells[read.name].cell_contents if read.name in cells else _MISSING
         except ValueError:  # not set yet
-            return _MISSING
+            value = _MISSING
+    for attribute in read.attributes:
+        if not isinstance(value, ModuleType):
+            break
+        value = getattr(value, attribute, _MISSING)
+    return value
 
 
 def _require_known_cache(dispatcher: Any, is_new: bool) -> None:
@@ -231,8 +214,9 @@ def _require_known_cache(dispatcher: Any, is_new: bool) -> None:
 class _Values:
     """Values as texts that differ if they compile differently; collects the kernels among them."""
 
-    def __init__(self, overloads: _Overloads | None, kernels: list[Any] | None = None) -> None:
-        self._overloads, self._kernels = overloads, [] if kernels is None else kernels
+    def __init__(self, overloads: _Overloads | None) -> None:
+        self._overloads = overloads
+        self.kernels: list[Any] = []
 
     def text(self, value: Any) -> str:
         """The text of one value; raises NotComparableError if it has none."""
@@ -244,7 +228,7 @@ class _Values:
         if value is _MISSING:
             return "missing"
         if isinstance(value, Dispatcher):
-            self._kernels.append(value)
+            self.kernels.append(value)
             return "kernel"
         if isinstance(value, np.ndarray | np.generic):
             return _array_text(value)

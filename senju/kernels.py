@@ -54,34 +54,24 @@ def _compile(function: F, is_inlined: bool) -> F:
     return cast(F, dispatcher)
 
 
-@intrinsic  # type: ignore[untyped-decorator]  # numba has no types
-def trailing_zeros(typing_context: Any, word: Any) -> Any:
-    """The index of a word's lowest set bit; undefined for zero."""
+def _word_instruction(name: str, emit: Callable[[Any, Any], Any]) -> Any:
+    """An intrinsic from a word to a word; `emit(builder, word)` writes its instruction."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+    def typed(typing_context: Any, word: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return emit(builder, arguments[0])
 
-    return numba.types.uint64(numba.types.uint64), generate
+        return numba.types.uint64(numba.types.uint64), generate
 
-
-@intrinsic  # type: ignore[untyped-decorator]  # numba has no types
-def leading_zeros(typing_context: Any, word: Any) -> Any:
-    """The number of zeros above a word's highest set bit; undefined for zero."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 1))
-
-    return numba.types.uint64(numba.types.uint64), generate
+    typed.__name__ = name  # by which fingerprints tell the intrinsics apart
+    return intrinsic(typed)
 
 
-@intrinsic  # type: ignore[untyped-decorator]  # numba has no types
-def popcount(typing_context: Any, word: Any) -> Any:
-    """The number of set bits of a word."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ctpop(arguments[0])
-
-    return numba.types.uint64(numba.types.uint64), generate
+_TRUE = ir.Constant(ir.IntType(1), 1)
+# the index of the lowest set bit, and the number of zeros above the highest; undefined for zero
+trailing_zeros = _word_instruction("trailing_zeros", lambda builder, word: builder.cttz(word, _TRUE))
+leading_zeros = _word_instruction("leading_zeros", lambda builder, word: builder.ctlz(word, _TRUE))
+popcount = _word_instruction("popcount", lambda builder, word: builder.ctpop(word))  # of set bits
 
 
 @intrinsic  # type: ignore[untyped-decorator]  # numba has no types

@@ -41,7 +41,8 @@ class Registry(Generic[T]):
             return self._classes[name]
         if name not in self._paths and ":" not in name:
             raise UnknownNameError(f"unknown {self.kind} {name!r}; {nearest(name, self.names())}")
-        cls = self._load(self._paths.get(name, name))
+        path = self._paths.get(name, name)
+        cls = self._of_this_kind(path, import_named(self.kind, path))
         if name in self._paths:
             self._classes[name] = cls
         return cls
@@ -67,9 +68,6 @@ class Registry(Generic[T]):
         """The `Config` of the class of that name."""
         config: type[Part] = self.get(name).Config  # type: ignore[attr-defined]  # the bases have it
         return config
-
-    def _load(self, path: str) -> type[T]:
-        return self._of_this_kind(path, import_named(self.kind, path))
 
     def _of_this_kind(self, path: str, cls: object) -> type[T]:
         if isinstance(cls, type) and issubclass(cls, self._base):

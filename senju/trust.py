@@ -138,42 +138,32 @@ def code_names(content: object) -> list[str]:
     return list(names)
 
 
-class _Part(NamedTuple):
-    module: str
-    file: str | None  # None: a folder without code, or built into Python
-    is_loaded: bool
-
-
 def _code_to_run(name: str) -> list[Code]:
     """The code that importing a name would run: the module and its packages, unless already loaded."""
-    return [
-        Code(part.module, part.file)
-        for part in _parts(module_in(name) or "")
-        if part.file is not None and not part.is_loaded
-    ]
+    return [code for code, is_loaded in _codes_of(name) if not is_loaded]
 
 
-def _parts(module: str) -> Iterator[_Part]:
-    """A module and its packages, outermost first, found without importing them.
+def _codes_of(name: str) -> Iterator[tuple[Code, bool]]:
+    """The module of a name and its packages, outermost first, and whether each is loaded.
 
+    Folders without code and modules that are built into Python are left out. Nothing is imported:
     `importlib.util.find_spec` would import the packages.
     """
     folders: list[str] | None = None
-    words = module.split(".")
+    words = (module_in(name) or "").split(".")
     for count in range(1, len(words) + 1):
-        name = ".".join(words[:count])
-        loaded = sys.modules.get(name)
+        module = ".".join(words[:count])
+        loaded = sys.modules.get(module)
         if loaded is not None:
-            file = getattr(loaded, "__file__", None)
-            yield _Part(name, os.path.realpath(file) if file else None, is_loaded=True)
-            folders = list(getattr(loaded, "__path__", ()))
-            continue
-        spec = _find_outermost(name) if folders is None else _find_in(folders, name)
-        if spec is None:
-            return  # the import itself will report it
-        has_file = spec.has_location and spec.origin is not None
-        yield _Part(name, os.path.realpath(str(spec.origin)) if has_file else None, is_loaded=False)
-        folders = list(spec.submodule_search_locations or ())
+            file, inner = getattr(loaded, "__file__", None), getattr(loaded, "__path__", ())
+        else:
+            spec = _find_outermost(module) if folders is None else _find_in(folders, module)
+            if spec is None:
+                return  # the import itself will report it
+            file, inner = spec.origin if spec.has_location else None, spec.submodule_search_locations
+        if file:
+            yield Code(module, os.path.realpath(file)), loaded is not None
+        folders = list(inner or ())
 
 
 def _find_outermost(name: str) -> ModuleSpec | None:
@@ -256,13 +246,8 @@ def remember(content: object, folder: str | os.PathLike[str]) -> None:
     Code in a run's folder is excluded, since another download may replace that folder.
     """
     run = os.path.realpath(folder)
-    codes = {
-        Code(part.module, part.file)
-        for name in code_names(content)
-        for part in _parts(module_in(name) or "")
-        if part.file is not None and part.module != "__main__"
-    }
-    for code in sorted(codes):
+    codes = {code for name in code_names(content) for code, _ in _codes_of(name)}
+    for code in sorted(code for code in codes if code.module != "__main__"):
         is_of_a_run = Path(code.file).is_relative_to(run) or _is_in_a_run(code.file)
         if _is_installed(code.file) or is_of_a_run or _is_remembered(code):
             continue
@@ -306,24 +291,19 @@ def _is_remembered(code: Code) -> bool:
     path = folder / _record_name(code)
     try:
         found: Any = json.loads(path.read_bytes())
-        is_private = _is_private(folder)
+        about = folder.stat()
     except FileNotFoundError:
         return False
     except (OSError, ValueError) as error:
         logger.warning("cannot read %s; %s is not trusted: %s", path, code.module, error)
         return False
-    if not is_private:
+    if about.st_uid != os.geteuid() or about.st_mode & 0o022:
         logger.warning("other users can write to %s; its records are not trusted", folder)
         return False
     if found != code._asdict():
         logger.warning("%s is damaged; %s is not trusted", path, code.module)
         return False
     return True
-
-
-def _is_private(folder: Path) -> bool:
-    about = folder.stat()
-    return about.st_uid == os.geteuid() and not about.st_mode & 0o022
 
 
 def _write_record(code: Code) -> None:

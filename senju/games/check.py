@@ -16,7 +16,7 @@ from senju.arguments import is_whole, require_seed
 from senju.config import shown
 from senju.errors import ConfigError, GameContractError, IllegalActionError
 from senju.games.game import Game, Observations, Outcomes, States
-from senju.games.guards import GuardBytes, guarded, guarded_copy, is_intact
+from senju.games.guards import GuardBytes, guarded, is_intact
 from senju.games.rows import ACTION, Rows, choose_at_random
 from senju.kernels import legal_words, unpack_legal
 from senju.usercode import passes_on
@@ -179,7 +179,7 @@ def _new_arrays(checker: _Checker) -> None:
 def _reset(checker: _Checker) -> None:
     chosen, started = np.arange(0, checker.num_rows, 2), []
     for filling in FILLINGS:
-        states, guard = guarded((checker.num_rows,), checker.game.state_dtype)
+        states, guard = guarded(checker.game.new_states(checker.num_rows))
         states.view(np.uint8).fill(filling)
         before, rows = states.copy(), chosen.copy()
         keys = np.arange(1, 1 + len(chosen), dtype=np.uint64)
@@ -199,10 +199,9 @@ def _reset(checker: _Checker) -> None:
 
 def _random_play(checker: _Checker) -> None:
     game, rows = checker.game, checker.rows()
-    rows.states, state_guard = guarded_copy(rows.states)
-    plain = [*game.new_observations(len(rows)), *game.new_outcomes(len(rows))]
-    arrays, guards = zip(*(guarded(array.shape, array.dtype) for array in plain), strict=True)
-    observations, outcomes, guards = Observations(*arrays[:3]), Outcomes(*arrays[3:]), (*guards, state_guard)
+    plain = [rows.states, *game.new_observations(len(rows)), *game.new_outcomes(len(rows))]
+    arrays, guards = zip(*map(guarded, plain), strict=True)
+    rows.states, observations, outcomes = arrays[0], Observations(*arrays[1:4]), Outcomes(*arrays[4:])
     lengths = np.zeros(len(rows), np.int64)
     for _ in range(checker.num_steps):
         _observe_in_full(checker, rows, observations, guards)

@@ -3,8 +3,8 @@
 The search answers the question "can this seat force a win?"; if neither seat can, the position is a
 draw. Proven answers go into a transposition table, which is kept between calls.
 
-Bits are those of `connect_four`: the cell at `7 * column + height`. Heights count from 0, seat 0
-moves first. A threat of a seat is an empty cell where its stone would complete four.
+Bits are those of `connect_four_board`; heights count from 0, and seat 0 moves first. A threat of a seat is
+an empty cell where its stone would complete four.
 """
 
 from typing import Any, Final
@@ -12,16 +12,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from senju.errors import ConfigError, IllegalPositionError
-from senju.games.connect_four import CELLS, COLUMNS, STATE, has_four
+from senju.errors import IllegalPositionError
+from senju.games.connect_four_board import CELLS, COLUMNS, has_four
 from senju.games.game import ILLEGAL, States
 from senju.kernels import ONE, ZERO, compiled, popcount
 
 MIN_STONES: Final = 14
 
-# 1 MiB: a larger table saves few nodes and costs more in cache misses than it saves
-DEFAULT_TABLE_ENTRIES: Final = 2**17
-_MAX_TABLE_ENTRIES = 2**32 - 1  # a slot is found by a product of two 32-bit numbers
+# 1 MiB: a larger table saves few nodes and costs more in cache misses than it saves; below 2**32, since a
+# slot is found by a product of two 32-bit numbers
+TABLE_ENTRIES: Final = 2**17
 
 _WIN, _DRAW, _LOSS = 1, 0, -1
 _NO, _YES, _OPEN = 0, 1, 2  # a node's answer
@@ -247,24 +247,15 @@ def _mark_finished(movers: NDArray[np.uint64], boards: NDArray[np.uint64], marks
 class Solver:
     """Computes the result of every move with perfect play; the table is kept between calls.
 
-    >>> state = np.zeros(1, STATE)[0]
-    >>> state["stones"], state["num_moves"] = (0x802A14100, 0x1005408280), 14
-    >>> Solver().move_values(state)
-    array([-1,  0,  1, -2,  1,  1, -1], dtype=int8)
+    >>> from senju.games import make_game
+    >>> states = make_game("connect_four").new_states(1)
+    >>> states["stones"], states["num_moves"] = (0x802A14100, 0x1005408280), 14
+    >>> Solver().values(states)
+    array([[-1,  0,  1, -2,  1,  1, -1]], dtype=int8)
     """
 
-    def __init__(self, table_entries: int = DEFAULT_TABLE_ENTRIES) -> None:
-        if not 1 <= table_entries <= _MAX_TABLE_ENTRIES:
-            raise ConfigError(f"table_entries={table_entries}: expected 1 to {_MAX_TABLE_ENTRIES}")
-        self._table = np.zeros(table_entries, np.uint64)
-
-    def move_values(self, state: np.void) -> NDArray[np.int8]:
-        """The mover's result for each column: 1, 0 or -1, or `ILLEGAL` if it is full.
-
-        Raises IllegalPositionError if the game is over or has fewer than `MIN_STONES` stones.
-        """
-        values: NDArray[np.int8] = self.values(np.array([state], STATE))[0]
-        return values
+    def __init__(self) -> None:
+        self._table = np.zeros(TABLE_ENTRIES, np.uint64)
 
     def can_solve(self, states: States) -> NDArray[np.bool_]:
         """Which rows have enough stones."""
@@ -272,7 +263,10 @@ class Solver:
         return enough
 
     def values(self, states: States) -> NDArray[np.int8]:
-        """`move_values` of every row: [row, column]."""
+        """[row, column]: the mover's result, 1, 0 or -1, or `ILLEGAL` if the column is full.
+
+        Raises IllegalPositionError if a game is over or has fewer than `MIN_STONES` stones.
+        """
         stones = states["stones"]
         boards = stones[:, 0] | stones[:, 1]
         movers = np.where(states["num_moves"] & 1, stones[:, 1], stones[:, 0])
@@ -280,10 +274,6 @@ class Solver:
         values = np.empty((len(states), COLUMNS), np.int8)
         _write_values(movers, boards, self._table, values)
         return values
-
-    def warm_up(self) -> None:
-        """Compile the kernels, or load them from the cache; call it once before workers start."""
-        self.values(np.zeros(0, STATE))
 
 
 def _refuse_bad_rows(states: States, movers: NDArray[np.uint64], boards: NDArray[np.uint64]) -> None:

@@ -4,8 +4,6 @@ Squares and actions are 0 to 8, row by row from the top left; their names are a1
 c3 (bottom right). Seat 0 plays X and moves first.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,14 +17,8 @@ EMPTY = np.int8(-1)  # a square holds EMPTY or the seat that marked it
 STATE = np.dtype([("board", np.int8, SQUARES), ("num_moves", np.int8), ("is_over", np.bool_)])
 
 
-def _three_in_a_row() -> Iterator[list[int]]:
-    for i in range(SIDE):
-        yield [3 * i, 3 * i + 1, 3 * i + 2]
-        yield [i, i + 3, i + 6]
-    yield from ([0, 4, 8], [2, 4, 6])
-
-
-LINES = np.array(list(_three_in_a_row()), np.int64)  # [line, 3]
+_ROWS = np.arange(SQUARES).reshape(SIDE, SIDE)
+LINES = np.array([*_ROWS, *_ROWS.T, [0, 4, 8], [2, 4, 6]], np.int64)  # [line, 3]
 
 
 @compiled

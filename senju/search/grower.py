@@ -8,14 +8,75 @@ from numpy.typing import NDArray
 
 from senju.collect.actor import Actor
 from senju.errors import GameContractError, ModelError, NoLegalActionError
-from senju.games.game import Game, Outcomes, first_rows
+from senju.games.game import Game, Outcomes, States, first_rows, state_bytes
 from senju.models.model import Model
-from senju.search.descent import SelectionSettings, select
-from senju.search.growth import BAD_PRIORS, BAD_REWARD, BAD_VALUE, NO_MOVES, add_ends, back_up, expand
-from senju.search.replay import MoveReplay
+from senju.search.growth import (
+    BAD_PRIORS,
+    BAD_REWARD,
+    BAD_VALUE,
+    NO_MOVES,
+    SelectionSettings,
+    add_ends,
+    back_up,
+    expand,
+    select,
+    trace,
+)
 from senju.search.settings import SearchConfig
-from senju.search.tree import INNER, Tree, start_tree
+from senju.search.tree import INNER, Nodes, Tree, start_tree
 from senju.timing import StageClock
+
+
+class MoveReplay:
+    """Replays the moves from the root to a batch of leaves, level by level, in fixed rows.
+
+    The tree keeps no states: a Shogi state takes kilobytes, with the hashes of all earlier positions, and
+    copying one costs about as much as several compiled steps.
+    """
+
+    def __init__(self, game: Game, num_rows: int) -> None:
+        self.game = game
+        self.states, self.outcomes = game.new_states(num_rows), game.new_outcomes(num_rows)
+        self._bytes, self._root = state_bytes(self.states), np.zeros(game.state_dtype.itemsize, np.uint8)
+        # slices are made once: making one costs as much as a step of a small game
+        self.rows = [self.states[:count] for count in range(num_rows + 1)]
+        self.outcomes_of = [first_rows(self.outcomes, count) for count in range(num_rows + 1)]
+        self._actions = np.zeros((32, num_rows, 1), np.int32)  # [level, row, 1]
+        self._rows_at = np.zeros(32, np.int64)
+        self._tried, self._tried_outcomes = game.new_states(0), game.new_outcomes(0)
+
+    def begin(self, root: States) -> None:
+        """Set the root's state, one row."""
+        self._root = state_bytes(root.copy())[0]
+
+    def reach(self, nodes: Nodes, leaves: NDArray[np.int32], deepest: int) -> Outcomes:
+        """Play to each leaf, and return the outcomes of the last moves.
+
+        Sorts the leaves, in place, into the order of the rows; no leaf is deeper than `deepest`.
+        """
+        num_leaves = len(leaves)
+        if deepest > len(self._actions):
+            self._actions = np.zeros((2 * deepest, *self._actions.shape[1:]), np.int32)
+            self._rows_at = np.zeros(2 * deepest, np.int64)
+        num_levels = trace(nodes, leaves, self._actions, self._rows_at)
+        self._bytes[:num_leaves] = self._root
+        outcomes = self.outcomes_of[num_leaves]
+        if num_levels == 0:  # the root has no last move
+            for array in outcomes:
+                array.fill(0)
+        for level, count in enumerate(self._rows_at[:num_levels].tolist()):
+            self.game.step(self.rows[count], self._actions[level, :count], self.outcomes_of[count])
+        return outcomes
+
+    def try_moves(self, row: int, actions: NDArray[np.int32]) -> Outcomes:
+        """The outcome of each of these moves in the position in `row`, which is not changed."""
+        count = len(actions)
+        if count > len(self._tried):
+            self._tried, self._tried_outcomes = self.game.new_states(count), self.game.new_outcomes(count)
+        outcomes = first_rows(self._tried_outcomes, count)
+        state_bytes(self._tried)[:count] = self._bytes[row]
+        self.game.step(self._tried[:count], actions[:, None], outcomes)
+        return outcomes
 
 
 class Grower:
@@ -79,35 +140,25 @@ class Grower:
         self.clock.lap("observe")
         logits, values = self._actor.evaluate(self._observations.observation)
         self.clock.lap("evaluate")
-        self._expand(leaves, outcomes, logits, values)
-        self.clock.lap("expand")
-        if tree.nodes[leaves[-1]]["depth"] < self.config.look_ahead:  # the last is the shallowest
-            self._try_moves(leaves)
-            self.clock.lap("try")
-        back_up(tree.nodes, tree.edges, leaves, self._results, self._collisions[:num_collisions])
-        self.clock.lap("backup")
-
-    def _expand(
-        self,
-        leaves: NDArray[np.int32],
-        outcomes: Outcomes,
-        logits: NDArray[np.float32],
-        values: NDArray[np.float32],
-    ) -> None:
-        tree, seen = self.tree, self._seen[len(leaves)]
         if logits.shape[1] != self.game.num_actions:
             raise ModelError(
                 f"the model gives {logits.shape[1]} logits for the {self.game.num_actions} actions of "
                 f"{self.game.name}; use a model of this game"
             )
         # the tree has room for a batch of positions with every move legal; the kernel does not check
-        assert tree.num_edges + len(leaves) * self.game.num_actions <= len(tree.edges)
+        assert tree.num_edges + num_leaves * self.game.num_actions <= len(tree.edges)
         verdict, where = expand(
             tree.nodes, tree.edges, tree.sizes, leaves, *outcomes, logits, values,
             seen.legal, seen.seats, self._results,
         )  # fmt: skip
         if verdict:
             self._refuse(verdict, int(leaves[where]))
+        self.clock.lap("expand")
+        if tree.nodes[leaves[-1]]["depth"] < self.config.look_ahead:  # the last is the shallowest
+            self._try_moves(leaves)
+            self.clock.lap("try")
+        back_up(tree.nodes, tree.edges, leaves, self._results, self._collisions[:num_collisions])
+        self.clock.lap("backup")
 
     def _try_moves(self, leaves: NDArray[np.int32]) -> None:
         """Add the moves that end the game to the leaves that are near the root."""

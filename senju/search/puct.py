@@ -127,12 +127,7 @@ class TreeSearch:
             count += 1
         self._grower.look_ahead(is_stopped)
         self._mix_noise()
-        while True:
-            ended = self._reason_to_stop(count, limit)
-            if ended is StopReason.NOT_YET and is_stopped is not None and is_stopped():
-                ended = StopReason.STOPPED
-            if ended is not StopReason.NOT_YET:
-                break
+        while (ended := self._reason_to_stop(count, limit, is_stopped)) is StopReason.NOT_YET:
             room = self._tree.room
             count += self._grower.grow(min(limit - count, room) if limit else room)
             if on_progress is not None:
@@ -161,10 +156,8 @@ class TreeSearch:
         for action in actions:
             self.game.step(states, np.array([[action]], np.int32), outcomes)
             index = self._child(index, action) if index >= 0 else -1
-        if index < 0 or self._tree.nodes[index]["kind"] != INNER:
-            self._forget()
-            return 0
-        if index > 0 and self._bytes_below(index) > most_bytes:
+        is_reached = index >= 0 and self._tree.nodes[index]["kind"] == INNER
+        if not is_reached or (index > 0 and self._bytes_below(index) > most_bytes):
             self._forget()
             return 0
         if index > 0:
@@ -172,13 +165,6 @@ class TreeSearch:
             self._is_mixed = False
         self._root, self._is_kept = states, True
         return int(self._tree.nodes[0]["visits"])
-
-    def warm_up(self) -> None:
-        """Compile every kernel, or load it from the cache."""
-        result = self.run(self.game.new_games(1), nodes=1 + self.config.batch_size)
-        self.advance([result.best])
-        self._forget()
-        self.clock.take()
 
     def _child(self, index: int, action: int) -> int:
         tree = self._tree
@@ -224,13 +210,15 @@ class TreeSearch:
             mix_noise(tree.nodes, tree.edges, config.noise, noise)
             self._is_mixed = True
 
-    def _reason_to_stop(self, count: int, limit: int) -> StopReason:
+    def _reason_to_stop(self, count: int, limit: int, is_stopped: Callable[[], bool] | None) -> StopReason:
         root = self._tree.nodes[0]
         if root["lower"] == root["upper"]:
             return StopReason.PROVEN
         if limit and count >= limit:
             return StopReason.NODES
-        return StopReason.FULL if self._tree.room <= 0 else StopReason.NOT_YET
+        if self._tree.room <= 0:
+            return StopReason.FULL
+        return StopReason.STOPPED if is_stopped is not None and is_stopped() else StopReason.NOT_YET
 
     def _result(self, count: int, started: float, ended: StopReason) -> SearchResult:
         tree = self._tree

@@ -7,6 +7,7 @@ that fails is reported, and the engine plays a legal move. The reading thread ne
 
 import logging
 import time
+from contextlib import closing
 from queue import SimpleQueue
 from threading import Thread
 from typing import BinaryIO
@@ -17,7 +18,6 @@ from senju.usi.options import EngineConfig, option_lines, with_option
 from senju.usi.protocol import (
     BareCommand,
     Command,
-    GameOver,
     Go,
     GoLimits,
     ProtocolError,
@@ -49,7 +49,7 @@ class Engine:
 
     def run(self, stream: BinaryIO) -> None:
         """Serve until `quit` or the end of the input; afterwards, no thread reads from the stream."""
-        with Input(stream) as source:
+        with closing(Input(stream)) as source:
             # daemon: a second Ctrl-C ends the program even if the other side does not take the thread's lines
             reader = Thread(target=self._read, args=(source,), name="usi-reader", daemon=True)
             reader.start()
@@ -81,7 +81,7 @@ class Engine:
 
     def _read(self, source: Input) -> None:
         try:
-            for line in read_lines(source):
+            for line in read_lines(source.read):
                 if source.is_stopped or not self.obey_line(line) or self._writer.is_lost:
                     break
             self._has_quit = True
@@ -135,7 +135,7 @@ class Engine:
                     raise ProtocolError("stop: no search is running")
             case BareCommand.PONDER_HIT:
                 self._hit()
-            case GameOver():
+            case BareCommand.GAME_OVER:
                 self._stop_search()
 
     @property

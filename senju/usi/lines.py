@@ -4,11 +4,10 @@ import io
 import logging
 import select
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Lock, Thread
-from types import TracebackType
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final
 
 MAX_LINE: Final = 256 * 1024  # bytes; a game of 4,096 plies takes 25,000
 MAX_COMPLAINT: Final = 400  # characters
@@ -16,13 +15,6 @@ CHUNK: Final = 64 * 1024
 KEEP_ALIVE_SECONDS: Final = 5.0  # programs give up on an engine that is silent for too long
 
 traffic = logging.getLogger(f"{__name__}.traffic")
-
-
-class Source(Protocol):
-    """A raw stream: `read` waits for the first byte only, and returns the bytes that have arrived."""
-
-    def read(self, size: int, /) -> bytes | None:
-        """Up to `size` bytes; none at the end."""
 
 
 class Input:
@@ -45,15 +37,6 @@ class Input:
         except io.UnsupportedOperation:
             self._can_wait = False  # the bytes are in memory
 
-    def __enter__(self) -> "Input":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopping.close()
-        self._stopped.close()
-
     def read(self, size: int, /) -> bytes:
         """Up to `size` bytes; none at the end, or after `stop`."""
         while not self.is_stopped:
@@ -68,11 +51,19 @@ class Input:
         self.is_stopped = True  # first: the reader checks it when it wakes
         self._stopping.close()
 
+    def close(self) -> None:
+        """Close the sockets, not the stream."""
+        self._stopping.close()
+        self._stopped.close()
 
-def read_lines(source: Source) -> Iterator[bytes | None]:
-    """The lines of a stream without line ends; None in place of a line that was too long."""
+
+def read_lines(read: Callable[[int], bytes | None]) -> Iterator[bytes | None]:
+    """The lines of a stream without line ends; None in place of a line that was too long.
+
+    `read` waits for the first byte only, and returns the bytes that have arrived; none at the end.
+    """
     kept, is_overlong = bytearray(), False
-    while chunk := source.read(CHUNK):
+    while chunk := read(CHUNK):
         *ended, rest = chunk.split(b"\n")
         for piece in ended:
             is_overlong = is_overlong or len(kept) + len(piece) > MAX_LINE

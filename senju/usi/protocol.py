@@ -9,9 +9,12 @@ import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from senju.errors import SenjuError
+
+if TYPE_CHECKING:  # slow to import: `usi` is answered at once
+    from senju.search.puct import SearchResult
 
 MAX_SHOWN = 60  # characters of a rejected word or line that are quoted
 MAX_COMPLAINTS = 3  # per line, so as not to fill the other side's log
@@ -47,6 +50,7 @@ class BareCommand(StrEnum):
     GO_MATE = "go mate"  # a mate problem; its parameters are ignored
     STOP = "stop"  # asks for the best move at once
     PONDER_HIT = "ponderhit"  # the expected move was played; the clock runs from now on
+    GAME_OVER = "gameover"  # its result is ignored
     QUIT = "quit"
 
 
@@ -71,13 +75,7 @@ class Go(NamedTuple):
     complaints: tuple[str, ...] = ()
 
 
-class GameOver(NamedTuple):
-    """The game has ended."""
-
-    result: str
-
-
-Command = BareCommand | SetOption | SetPosition | Go | GameOver
+Command = BareCommand | SetOption | SetPosition | Go
 
 
 def parse_line(text: str) -> Command | None:
@@ -120,12 +118,12 @@ def _parse_position(words: Sequence[str]) -> SetPosition:
     raise ProtocolError(f"position: expected `startpos` or `sfen ...`, got {quoted(' '.join(start))}")
 
 
-def _parse_game_over(words: Sequence[str]) -> GameOver:
+def _parse_game_over(words: Sequence[str]) -> BareCommand:
     """Some programs leave the result out."""
     result = " ".join(words)
     if result not in ("win", "lose", "draw", ""):
         raise ProtocolError(f"gameover: expected win, lose or draw, got {quoted(result)}")
-    return GameOver(result)
+    return BareCommand.GAME_OVER
 
 
 NUMBERED: Final = {"btime", "wtime", "binc", "winc", "byoyomi", "movetime", "nodes", "depth"}
@@ -169,28 +167,17 @@ PARSERS: Final[Mapping[str, Callable[[Sequence[str]], Command]]] = {
 }
 
 
-class SearchInfo(NamedTuple):
-    """The progress of a search, for an `info` line."""
-
-    depth: int
-    seldepth: int
-    seconds: float
-    nodes: int
-    value: float  # the mover's, -1 to 1
-    mate: int | None  # plies to a proven mate, negative where the mover is mated
-    line: Sequence[str]  # moves
-
-
-def info_line(info: SearchInfo) -> str:
-    """The `info` line of a search; the moves come last, as the protocol requires."""
-    per_second = round(info.nodes / info.seconds) if info.seconds > 0 else 0
+def info_line(result: "SearchResult", moves: Sequence[str]) -> str:
+    """The `info` line of a search; its best moves come last, as the protocol requires."""
+    per_second = round(result.nodes / result.seconds) if result.seconds > 0 else 0
+    mate = None  # plies to a proven mate, negative where the mover is mated
+    if result.is_proven and abs(result.value) == 1.0:
+        mate = result.plies_to_end if result.value > 0 else -result.plies_to_end
     words = [
-        f"info depth {info.depth} seldepth {info.seldepth} time {round(1000 * info.seconds)}",
-        f"nodes {info.nodes} nps {per_second} score {score_text(info.value, info.mate)}",
+        f"info depth {len(result.line)} seldepth {result.depth} time {round(1000 * result.seconds)}",
+        f"nodes {result.nodes} nps {per_second} score {score_text(result.value, mate)}",
     ]
-    if info.line:
-        words.append(f"pv {' '.join(info.line)}")
-    return " ".join(words)
+    return " ".join([*words, "pv", *moves] if moves else words)
 
 
 def score_text(value: float, mate: int | None = None) -> str:

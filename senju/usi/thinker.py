@@ -11,7 +11,7 @@ from senju.search.settings import MAX_TREE_NODES
 from senju.usi.clock import Pace
 from senju.usi.lines import LineWriter
 from senju.usi.options import EngineConfig
-from senju.usi.protocol import SearchInfo, SetPosition, best_move_line, info_line
+from senju.usi.protocol import SetPosition, best_move_line, info_line
 from senju.usi.request import SearchRequest
 from senju.usi.situation import ShogiRules, new_position, situation_after
 
@@ -60,7 +60,7 @@ class Thinker:
         search = self._new_search(position, config)
         for _ in range(2):
             result = search.run(position.states, nodes=2 * config.batch)
-            info_of(result, position)
+            best_moves(result, position)
             search.advance([result.best])
             position.push(result.best)
 
@@ -100,11 +100,11 @@ class Thinker:
 
     def _show(self, request: SearchRequest, position: "Position", result: "SearchResult") -> Sequence[str]:
         """Send an `info` line; return the best line of moves."""
-        info = info_of(result, position)
-        self._writer.send(info_line(info))
+        moves = best_moves(result, position)
+        self._writer.send(info_line(result, moves))
         if self._writer.is_lost:  # the other side is gone, and sends no `stop`
             request.stop()
-        return info.line
+        return moves
 
     def _run_search(self, request: SearchRequest, position: "Position") -> "SearchResult":
         search, is_kept = self._search_for(request, position)
@@ -200,13 +200,10 @@ def _is_later_move(request: SearchRequest, last: SearchRequest) -> bool:
     return is_same_game and len(now.actions) > len(before.actions)
 
 
-def info_of(result: "SearchResult", position: "Position") -> SearchInfo:
-    """A search result in USI's terms."""
-    board, line = position.copy(), []
+def best_moves(result: "SearchResult", position: "Position") -> list[str]:
+    """The first moves of a result's line, in USI."""
+    board, moves = position.copy(), []
     for action in result.line[:LONGEST_LINE]:
-        line.append(board.usi(action))
+        moves.append(board.usi(action))
         board.push(action)
-    mate = None
-    if result.is_proven and abs(result.value) == 1.0:
-        mate = result.plies_to_end if result.value > 0 else -result.plies_to_end
-    return SearchInfo(len(result.line), result.depth, result.seconds, result.nodes, result.value, mate, line)
+    return moves

@@ -13,7 +13,7 @@ from senju.usi.lines import CHUNK, MAX_LINE, LineWriter, read_lines
 
 
 def lines_of(content: bytes) -> list[bytes | None]:
-    return list(read_lines(io.BytesIO(content)))
+    return list(read_lines(io.BytesIO(content).read))
 
 
 def test_lines_are_given_without_their_ends() -> None:
@@ -27,15 +27,8 @@ def test_last_line_may_lack_its_end() -> None:
 
 @given(st.lists(st.binary(max_size=20).filter(lambda line: b"\n" not in line)), st.integers(1, 7))
 def test_lines_do_not_depend_on_how_the_bytes_arrive(lines: list[bytes], size: int) -> None:
-    class Dribble:
-        def __init__(self, content: bytes) -> None:
-            self.stream = io.BytesIO(content)
-
-        def read(self, limit: int, /) -> bytes:
-            return self.stream.read(min(size, limit))
-
-    content = b"".join(line + b"\n" for line in lines)
-    assert list(read_lines(Dribble(content))) == lines
+    stream = io.BytesIO(b"".join(line + b"\n" for line in lines))
+    assert list(read_lines(lambda limit: stream.read(min(size, limit)))) == lines
 
 
 @pytest.mark.parametrize("extra", [1, CHUNK, 10_000_000])
@@ -52,12 +45,7 @@ def test_line_of_the_greatest_length_is_read() -> None:
 
 def test_line_of_64_MB_is_passed_over() -> None:
     pieces = iter([b"x" * CHUNK] * 1000 + [b"\nquit\n"])
-
-    class Endless:
-        def read(self, limit: int, /) -> bytes:
-            return next(pieces, b"")
-
-    assert list(read_lines(Endless())) == [None, b"quit"]
+    assert list(read_lines(lambda limit: next(pieces, b""))) == [None, b"quit"]
 
 
 @pytest.fixture
@@ -92,7 +80,7 @@ def test_lines_of_several_threads_are_not_mixed(pipe: Pipe) -> None:
     for thread in threads:
         thread.start()
     lines = []
-    for line in read_lines(source):
+    for line in read_lines(source.read):
         lines.append(line)
         if len(lines) == 600:
             break

@@ -4,19 +4,19 @@ import contextlib
 import math
 import re
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from senju.search.puct import RootMoves, SearchResult, StopReason
 from senju.usi.protocol import (
     MAX_CENTIPAWNS,
     BareCommand,
     Command,
-    GameOver,
     Go,
     GoLimits,
     ProtocolError,
-    SearchInfo,
     SetOption,
     SetPosition,
     best_move_line,
@@ -39,8 +39,8 @@ SFEN = "8k/9/9/9/9/9/9/9/K8 b R 1"
         ("stop", BareCommand.STOP),
         ("ponderhit", BareCommand.PONDER_HIT),
         ("quit", BareCommand.QUIT),
-        ("gameover win", GameOver("win")),
-        ("gameover", GameOver("")),
+        ("gameover win", BareCommand.GAME_OVER),
+        ("gameover", BareCommand.GAME_OVER),
         ("setoption name Nodes value 800", SetOption("Nodes", "800")),
         ("setoption name Clear Hash", SetOption("Clear Hash", "")),
         ("setoption name A B value C  D", SetOption("A B", "C D")),
@@ -133,10 +133,12 @@ def test_any_text_is_a_command_or_refused(words: list[str]) -> None:
 
 
 def test_info_line_has_the_moves_last() -> None:
-    info = SearchInfo(3, 7, 0.5, 1000, 0.5, None, ["7g7f", "3c3d"])
+    empty = np.zeros(0, np.int32)
+    moves = RootMoves(empty, empty.astype(np.int64), np.zeros(0), np.zeros(0, np.float32))
+    result = SearchResult(1000, 0.5, 7, 0.5, 59, [59, 59, 60], moves, 0, StopReason.NODES)
     expected = "info depth 3 seldepth 7 time 500 nodes 1000 nps 2000 score cp 659 pv 7g7f 3c3d"
-    assert info_line(info) == expected
-    assert info_line(info._replace(line=[], seconds=0.0, mate=-4)) == (
+    assert info_line(result, ["7g7f", "3c3d"]) == expected
+    assert info_line(result._replace(seconds=0.0, value=-1.0, plies_to_end=4), []) == (
         "info depth 3 seldepth 7 time 0 nodes 1000 nps 0 score mate -4"
     )
 

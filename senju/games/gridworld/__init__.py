@@ -3,7 +3,6 @@
 from senju.games.gridworld import MOVES, NOTHING, CellKind, Gridworld, Spawn, View, WorldRules, walled
 """
 
-from senju.games.gridworld.maps import walled
 from senju.games.gridworld.rules import (
     MOVES,
     NOTHING,
@@ -17,6 +16,7 @@ from senju.games.gridworld.rules import (
     TagRule,
     View,
     WorldRules,
+    walled,
 )
 from senju.games.gridworld.world import Gridworld
 

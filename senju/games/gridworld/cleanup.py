@@ -4,8 +4,7 @@ from pydantic import Field
 
 from senju.config import Part
 from senju.errors import ConfigError
-from senju.games.gridworld.maps import LARGEST_SIDE, VIEW_RADIUS
-from senju.games.gridworld.names import MOST_AGENTS
+from senju.games.gridworld.names import LARGEST_SIDE, MOST_AGENTS, VIEW_RADIUS
 from senju.games.gridworld.rules import MOVES, Action, Beam, CellKind, Scatter, Share, Spawn, View, WorldRules
 from senju.games.gridworld.world import Gridworld
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,14 +10,23 @@ from PIL import Image
 
 from senju.errors import ConfigError
 from senju.games.game import States
+from senju.games.gridworld.names import Names
 from senju.games.gridworld.pictures import AGENT_COLOURS, FLOOR, INK, IT, painted
-from senju.games.gridworld.world import Gridworld
+from senju.games.gridworld.rules import WorldRules
 
 CELL = 12  # pixels
 
 
+class World(Protocol):
+    """A `Gridworld`, as far as a film shows it."""
+
+    name: str
+    declared: WorldRules
+    names: Names
+
+
 def write_gif(
-    game: Gridworld,
+    game: World,
     states: Sequence[np.void] | States,
     path: Path | IO[bytes],
     *,
@@ -29,7 +38,7 @@ def write_gif(
         raise ConfigError(f"{game.name}: states is empty; expected at least one state")
     if cell < 5:
         raise ConfigError(f"cell={cell}: expected at least 5 pixels")
-    colours = [*palette(game)]
+    colours = palette(game)
     frames = [Image.fromarray(frame(game, state, cell)) for state in states]
     for picture in frames:
         picture.putpalette(bytes.fromhex("".join(colour.removeprefix("#") for colour in colours)))
@@ -37,12 +46,12 @@ def write_gif(
     frames[0].save(path, "GIF", save_all=True, append_images=frames[1:], duration=durations, loop=0)
 
 
-def palette(game: Gridworld) -> list[str]:
+def palette(game: World) -> list[str]:
     """The colours: empty cells, kinds and beams by number, ink, the mark of "it", and agents."""
     return [FLOOR, *game.names.colours[1:], INK, IT, *AGENT_COLOURS]
 
 
-def frame(game: Gridworld, state: np.void, cell: int = CELL) -> NDArray[np.uint8]:
+def frame(game: World, state: np.void, cell: int = CELL) -> NDArray[np.uint8]:
     """[y, x]: one frame, as indices into the palette."""
     below, above = painted(game.declared, game.names, state)
     picture = below.repeat(cell, axis=0).repeat(cell, axis=1)
@@ -52,13 +61,13 @@ def frame(game: Gridworld, state: np.void, cell: int = CELL) -> NDArray[np.uint8
     tops = above.repeat(cell, axis=0).repeat(cell, axis=1)
     is_top = (tops > 0) & np.tile(small, below.shape)
     picture[is_top] = tops[is_top]
-    for seat in range(game.num_seats):
+    for seat in range(game.declared.num_agents):
         y, x = int(state["y"][seat]) * cell, int(state["x"][seat]) * cell
         _draw_agent(game, state, seat, picture[y : y + cell, x : x + cell])
     return picture
 
 
-def _draw_agent(game: Gridworld, state: np.void, seat: int, square: NDArray[np.uint8]) -> None:
+def _draw_agent(game: World, state: np.void, seat: int, square: NDArray[np.uint8]) -> None:
     """A disc with a bar in the direction it faces; on a coloured square if it is "it"."""
     ink = len(game.names.kinds)
     cell, middle = len(square), (len(square) - 1) / 2

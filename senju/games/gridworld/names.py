@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from senju.config import nearest
 from senju.errors import ConfigError
-from senju.games.gridworld.maps import read_map
 from senju.games.gridworld.rules import NOTHING, NOTHING_LETTER, WorldRules
 
-MOST_KINDS = 200  # with beams; a cell is a byte, and a GIF has 256 colours, agents included
+LARGEST_SIDE = 255  # cells; positions are bytes
 MOST_AGENTS = 127  # seats are signed bytes
+VIEW_RADIUS = "Cells seen to each side; null shows the whole map."  # the setting, in words
+MOST_KINDS = 200  # with beams; a cell is a byte, and a GIF has 256 colours, agents included
 # planes of agents, in their order
 OWN_PLANES = ("agent", "it", "self", "is it", "row", "column")
 _SYMBOLS = string.digits + string.ascii_uppercase + string.ascii_lowercase
@@ -27,7 +28,7 @@ class Names:
     kinds: tuple[str, ...]  # by id: nothing, the declared kinds, the beams
     letters: tuple[str, ...]  # by id
     colours: tuple[str, ...]  # by id; "" for nothing
-    layer_of: NDArray[np.uint8]  # by id
+    layers: tuple[int, ...]  # by id
     num_layers: int  # without the beams' layer, which is the last
     symbols: str  # by seat: agents in text boards
     map: NDArray[np.uint8]  # [layer, row, column], with the beams' layer
@@ -46,10 +47,6 @@ class Names:
             raise ConfigError(f"{where}: unknown kind {name!r}; {nearest(name, self.kinds)}")
         return self.kinds.index(name)
 
-    def layer(self, kind: int) -> int:
-        """The layer of a kind."""
-        return int(self.layer_of[kind])
-
 
 def names_of(name: str, rules: WorldRules) -> Names:
     """The names of a world; raises ConfigError if one is invalid."""
@@ -62,17 +59,16 @@ def names_of(name: str, rules: WorldRules) -> Names:
     _check_distinct(name, "action", [action.name for action in rules.actions])
     _check_drawing(name, kinds, letters, colours)
     num_layers = 1 + max((kind.layer for kind in rules.kinds), default=0)
-    beam_layers = [num_layers] * len(rules.beams)
-    layer_of = np.array([0, *[kind.layer for kind in rules.kinds], *beam_layers], np.uint8)
+    layers = (0, *[kind.layer for kind in rules.kinds], *[num_layers] * len(rules.beams))
     texts = (rules.map,) if isinstance(rules.map, str) else rules.map
-    ids = {letter: index for index, letter in enumerate(letters[: 1 + len(rules.kinds)])}
-    grid = read_map(name, texts, ids, layer_of, num_layers + bool(rules.beams))
+    drawn = letters[: 1 + len(rules.kinds)]
+    grid = _read_map(name, texts, drawn, layers, num_layers + bool(rules.beams))
     symbols = "".join(symbol for symbol in _SYMBOLS + _MORE_SYMBOLS if symbol not in letters)
     planes, side = plane_names(rules), None if rules.view.radius is None else 2 * rules.view.radius + 1
     height, width = (side, side) if side else grid.shape[1:]
     view_shape = (len(planes), height, width)
     return Names(
-        kinds, letters, colours, layer_of, num_layers, symbols[: rules.num_agents], grid, planes, view_shape
+        kinds, letters, colours, layers, num_layers, symbols[: rules.num_agents], grid, planes, view_shape
     )
 
 
@@ -83,6 +79,51 @@ def plane_names(rules: WorldRules) -> tuple[str, ...]:
     position = view.shows_position
     is_shown = (True, rules.tag is not None, view.radius is None, view.shows_mark, position, position)
     return (*planes, *[plane for plane, shown in zip(OWN_PLANES, is_shown, strict=True) if shown])
+
+
+def _lines_of(name: str, text: str) -> list[str]:
+    """The lines of a map, all of the same length; empty lines before and after it are ignored."""
+    lines = text.strip("\n").split("\n")
+    width = len(lines[0])
+    if not width:
+        raise ConfigError(f"{name}: the map is empty")
+    for number, line in enumerate(lines, 1):
+        if len(line) != width:
+            raise ConfigError(
+                f"{name}: line {number} of the map has {len(line)} cells, the first has {width}; "
+                "all lines must have the same length"
+            )
+    if max(len(lines), width) > LARGEST_SIDE:
+        raise ConfigError(
+            f"{name}: the map is {len(lines)}×{width}; expected at most {LARGEST_SIDE} cells per side"
+        )
+    return lines
+
+
+def _read_map(
+    name: str, texts: tuple[str, ...], letters: tuple[str, ...], layers: tuple[int, ...], num_layers: int
+) -> NDArray[np.uint8]:
+    """[layer, row, column]: the kinds of the letters; later texts are laid over earlier ones."""
+    drawings = [_lines_of(name, text) for text in texts]
+    shape = (len(drawings[0]), len(drawings[0][0]))
+    grid = np.zeros((num_layers, *shape), np.uint8)
+    for lines in drawings:
+        if (len(lines), len(lines[0])) != shape:
+            raise ConfigError(
+                f"{name}: maps of {shape[0]}×{shape[1]} and {len(lines)}×{len(lines[0])} cells; "
+                "all maps of a world must have the same size"
+            )
+        for y, line in enumerate(lines):
+            for x, letter in enumerate(line):
+                if letter not in letters:
+                    raise ConfigError(
+                        f"{name}: unknown letter {letter!r} in line {y + 1}, column {x + 1} of the map; "
+                        f"known are {', '.join(letters)}"
+                    )
+                kind = letters.index(letter)
+                if kind:
+                    grid[layers[kind], y, x] = kind
+    return grid
 
 
 def _check_counts(name: str, rules: WorldRules) -> None:

@@ -1,7 +1,5 @@
 """Worlds as SVG: coloured cells, smaller squares for things that can be taken, agents as discs."""
 
-from typing import Final
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,7 +8,7 @@ from senju.games.gridworld.rules import NOTHING, WorldRules
 
 CELL = 20  # pixels
 FLOOR, IT, INK = "#f3ead7", "#e01b24", "#222222"
-AGENT_COLOURS: Final = (
+AGENT_COLOURS = [
     "#1c71d8",
     "#9141ac",
     "#e66100",
@@ -19,8 +17,7 @@ AGENT_COLOURS: Final = (
     "#c64191",
     "#12808a",
     "#5e5c64",
-)
-_ROTATION: Final = {0: 0, 1: 90, 2: 180, 3: 270}  # of a tip that points up
+]
 
 
 def painted(rules: WorldRules, names: Names, state: np.void) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
@@ -38,11 +35,6 @@ def painted(rules: WorldRules, names: Names, state: np.void) -> tuple[NDArray[np
         below = np.where(fills[layer] > 0, fills[layer], below)
         above = np.where(tops[layer] > 0, tops[layer], above)
     return below, above
-
-
-def colour_of_agent(seat: int) -> str:
-    """The colour of an agent; eight colours repeat."""
-    return AGENT_COLOURS[seat % len(AGENT_COLOURS)]
 
 
 def board_svg(rules: WorldRules, names: Names, state: np.void) -> str:
@@ -90,10 +82,11 @@ def _agent(names: Names, state: np.void, seat: int) -> str:
     x, y = (int(state["x"][seat]) + 0.5) * CELL, (int(state["y"][seat]) + 0.5) * CELL
     radius = 0.36 * CELL
     ring = f' stroke="{IT}" stroke-width="3"' if state["marked"][seat] else ""
-    turned = f"rotate({_ROTATION[int(state['facing'][seat])]} {x} {y})"
+    colour = AGENT_COLOURS[seat % len(AGENT_COLOURS)]  # they repeat
+    turned = f"rotate({90 * int(state['facing'][seat])} {x} {y})"  # the tip points up
     tip = f"{x},{y - 0.5 * CELL} {x - 0.25 * CELL},{y - 0.25 * CELL} {x + 0.25 * CELL},{y - 0.25 * CELL}"
     return (
         f'<polygon points="{tip}" fill="{INK}" transform="{turned}"/>'
-        f'<circle cx="{x}" cy="{y}" r="{radius}" fill="{colour_of_agent(seat)}"{ring}/>'
+        f'<circle cx="{x}" cy="{y}" r="{radius}" fill="{colour}"{ring}/>'
         f'<text x="{x}" y="{y + 4}" font-size="11" fill="#ffffff">{names.symbols[seat]}</text>'
     )

@@ -15,6 +15,19 @@ NOTHING: Final = "nothing"  # the kind of an empty cell, or of an empty layer of
 NOTHING_LETTER: Final = "."
 
 
+def walled(height: int, width: int, wall: str = "#", floor: str = NOTHING_LETTER) -> str:
+    """The map of a walled room; the size includes the walls.
+
+    >>> print(walled(3, 5))
+    #####
+    #...#
+    #####
+    """
+    if height < 3 or width < 3:
+        raise ConfigError(f"a walled map of {height}×{width} has no free cell; expected at least 3×3")
+    return "\n".join([wall * width, *[wall + floor * (width - 2) + wall] * (height - 2), wall * width])
+
+
 class Direction(IntEnum):
     """The direction in which an agent moves and faces."""
 

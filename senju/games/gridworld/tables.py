@@ -80,9 +80,8 @@ def _sizes(name: str, rules: WorldRules, names: Names) -> NDArray[np.int64]:
     sizes[at.AGENTS], sizes[at.MAX_TURNS] = rules.num_agents, rules.max_turns
     fields = state_dtype(names.grid_shape, rules.num_agents).fields
     assert fields is not None
-    for index, field in ((at.GRID_AT, "grid"), (at.Y_AT, "y"), (at.X_AT, "x")):
-        sizes[index] = fields[field][1]
-    sizes[at.FACING_AT], sizes[at.MARKED_AT] = fields["facing"][1], fields["marked"][1]
+    offsets = [fields[field][1] for field in ("grid", "y", "x", "facing", "marked")]
+    sizes[at.GRID_AT : at.MARKED_AT + 1] = offsets
     _set_view(name, rules, names, sizes)
     if rules.tag and not 0 <= rules.tag.num_marked <= rules.num_agents:
         raise ConfigError(
@@ -130,9 +129,9 @@ def _kinds(name: str, rules: WorldRules, names: Names) -> NDArray[np.int64]:
 def _becomes(names: Names, where: str, old: str, new: str) -> int:
     """The number of the kind that replaces another one: of the same layer, or nothing."""
     before, after = names.kind(old, where), names.kind(new, where)
-    if before and after and names.layer(before) != names.layer(after):
+    if before and after and names.layers[before] != names.layers[after]:
         raise ConfigError(
-            f"{where}: {old} is in layer {names.layer(before)}, {new} in layer {names.layer(after)}; "
+            f"{where}: {old} is in layer {names.layers[before]}, {new} in layer {names.layers[after]}; "
             "a kind can only replace another one of the same layer"
         )
     return after
@@ -170,13 +169,13 @@ def _spawn(name: str, spawn: Spawn, names: Names) -> list[int]:
         raise ConfigError(f"{where}: kinds has only {NOTHING}; name a kind of thing")
     for kind in spawn.kinds:
         _becomes(names, where, named[0], kind)
-    layer = names.layer(names.kind(named[0], where))
+    layer = names.layers[names.kind(named[0], where)]
     columns = [names.kind(spawn.onto, where), layer, len(spawn.kinds), int(spawn.under_agents)]
     share = spawn.only_while
     if share is None:
         return [*columns, NONE, NONE, NONE, NONE]
     kinds = [names.kind(kind, f"{where}: only_while") for kind in (share.kind, share.other)]
-    return [*columns, *kinds, *[names.layer(kind) if kind else layer for kind in kinds]]
+    return [*columns, *kinds, *[names.layers[kind] if kind else layer for kind in kinds]]
 
 
 def _scatters(name: str, rules: WorldRules, names: Names) -> NDArray[np.int64]:
@@ -186,7 +185,7 @@ def _scatters(name: str, rules: WorldRules, names: Names) -> NDArray[np.int64]:
         where = f"{name}: scattering {scatter.kind}"
         kind, onto = names.kind(scatter.kind, where), names.kind(scatter.onto, where)
         _becomes(names, where, scatter.onto, scatter.kind)
-        cells = room[names.layer(kind or onto)]
+        cells = room[names.layers[kind or onto]]
         if not 0 <= scatter.count <= cells[onto]:
             raise ConfigError(
                 f"{where}: count={scatter.count}, but the map has {cells[onto]} cells of {scatter.onto}; "
@@ -194,7 +193,7 @@ def _scatters(name: str, rules: WorldRules, names: Names) -> NDArray[np.int64]:
             )
         cells[onto] -= scatter.count
         cells[kind] += scatter.count
-        rows.append([kind, onto, names.layer(kind or onto), scatter.count])
+        rows.append([kind, onto, names.layers[kind or onto], scatter.count])
     return _table(rows, at.SCATTER_COLUMNS)
 
 

@@ -68,7 +68,7 @@ def _read_cells(name: str, names: Names, board: list[str], state: np.void) -> No
         for x, letter in enumerate(line):
             if letter in names.letters:
                 kind = names.letters.index(letter)
-                state["grid"][names.layer(kind), y, x] = kind
+                state["grid"][names.layers[kind], y, x] = kind
             elif letter in names.symbols:
                 seat = names.symbols.index(letter)
                 found.append(letter)
@@ -105,4 +105,4 @@ def _read_note(name: str, rules: WorldRules, names: Names, note: str, state: np.
         if word not in names.kinds[1:]:
             raise IllegalPositionError(f"{name}: {note!r}: {word!r} is not a kind of this world")
         kind = names.kinds.index(word)
-        state["grid"][names.layer(kind), state["y"][seat], state["x"][seat]] = kind
+        state["grid"][names.layers[kind], state["y"][seat], state["x"][seat]] = kind

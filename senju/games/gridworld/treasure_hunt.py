@@ -3,9 +3,8 @@
 from pydantic import Field
 
 from senju.config import Part
-from senju.games.gridworld.maps import LARGEST_SIDE, VIEW_RADIUS, walled
-from senju.games.gridworld.names import MOST_AGENTS
-from senju.games.gridworld.rules import NOTHING, CellKind, Spawn, View, WorldRules
+from senju.games.gridworld.names import LARGEST_SIDE, MOST_AGENTS, VIEW_RADIUS
+from senju.games.gridworld.rules import NOTHING, CellKind, Spawn, View, WorldRules, walled
 from senju.games.gridworld.world import Gridworld
 
 

@@ -112,7 +112,7 @@ class Gridworld(Game):
         return board_svg(self.declared, self.names, state)
 
     def film(self, states: States) -> bytes:
-        from senju.games.gridworld.film import write_gif  # it imports this module; only films need Pillow
+        from senju.games.gridworld.film import write_gif  # only films need Pillow
 
         film = BytesIO()
         write_gif(self, states, film)

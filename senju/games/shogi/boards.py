@@ -7,19 +7,7 @@ import numpy as np
 
 from senju.errors import ConfigError
 from senju.games.shogi.explain import ending_text
-from senju.games.shogi.layout import (
-    BISHOP,
-    GOLD,
-    HAND_KINDS,
-    KING,
-    KNIGHT,
-    LANCE,
-    PAWN,
-    ROOK,
-    SILVER,
-    UNPROMOTED,
-    WHITE,
-)
+from senju.games.shogi.layout import HAND_KINDS, KING, UNPROMOTED, WHITE
 from senju.games.shogi.notation import not_usi, parse_square
 from senju.games.shogi.pieces import (
     KANJI,
@@ -32,7 +20,10 @@ from senju.games.shogi.pieces import (
     PieceType,
     Side,
     Square,
+    held,
+    letter_of,
     piece_type,
+    ranks_of,
     side_of,
 )
 
@@ -67,7 +58,7 @@ def board_text(state: np.void, letters: Letters = "japanese") -> str:
         raise ConfigError(f"letters={letters!r}: expected 'japanese' or 'latin'")
     is_japanese = letters == "japanese"
     hands = [_hand_text(state["hands"], side, is_japanese) for side in (0, 1)]
-    ranks = japanese_ranks(state["board"]) if is_japanese else _latin_ranks(state["board"])
+    ranks = japanese_ranks(state["board"]) if is_japanese else map(_latin_rank, ranks_of(state["board"]))
     files = FILES_JAPANESE if is_japanese else "  " + "  ".join("987654321")
     lines = [f"{rank} {name}" for rank, name in zip(ranks, RANKS, strict=True)]
     top, bottom = f"White in hand: {hands[1]}", f"Black in hand: {hands[0]}"
@@ -76,31 +67,16 @@ def board_text(state: np.void, letters: Letters = "japanese") -> str:
 
 def japanese_ranks(board: Board) -> list[str]:
     """The nine ranks from White's end, as in Japanese diagrams: a sign and a wide character per piece."""
-    ranks = []
-    for rank in range(9):
-        pieces = "".join(_japanese_piece(int(code)) for code in board[rank::9][::-1])
-        ranks.append(f"|{pieces}|{KANJI_DIGITS[rank + 1]}")
-    return ranks
+    ranks = zip(ranks_of(board), KANJI_DIGITS[1:], strict=True)
+    return [f"|{''.join(map(_japanese_piece, rank))}|{digit}" for rank, digit in ranks]
 
 
 def _japanese_piece(code: int) -> str:
     return f"{'v' if code and side_of(code) == WHITE else ' '}{KANJI[piece_type(code)]}"
 
 
-def _latin_ranks(board: Board) -> list[str]:
-    return [f"|{''.join(_latin_piece(int(code)) for code in board[rank::9][::-1])}|" for rank in range(9)]
-
-
-def _latin_piece(code: int) -> str:
-    symbol = SYMBOLS[piece_type(code)] or "."
-    return f"{symbol.lower() if side_of(code) == WHITE else symbol:>2} "
-
-
-def held(hands: Hands, side: Side) -> Iterator[tuple[PieceType, int]]:
-    """A side's pieces in hand with their counts, the most valuable first."""
-    for index in range(len(HAND_KINDS) - 1, -1, -1):
-        if hands[side, index]:
-            yield HAND_KINDS[index], int(hands[side, index])
+def _latin_rank(rank: list[int]) -> str:
+    return "|" + "".join(f"{letter_of(code) or '.':>2} " for code in rank) + "|"
 
 
 def _hand_text(hands: Hands, side: Side, is_japanese: bool) -> str:
@@ -128,16 +104,7 @@ _LEFT = _STAND + _GAP + 6  # where the squares begin
 _TOTAL_WIDTH, _TOTAL_HEIGHT = 2 * _LEFT + 9 * _WIDTH, _TOP + 9 * _HEIGHT + 40
 _INK, _RED, _LINE = "#2b1a0d", "#b3261e", "#5b3a16"
 _FONT = "'Noto Serif CJK JP','Hiragino Mincho ProN','Yu Mincho','MS Mincho','IPAexMincho',serif"
-_SIZES = {
-    PAWN: 0.83,
-    LANCE: 0.87,
-    KNIGHT: 0.89,
-    SILVER: 0.93,
-    GOLD: 0.93,
-    BISHOP: 0.97,
-    ROOK: 0.97,
-    KING: 1.0,
-}
+_SIZES = dict(zip((*HAND_KINDS, KING), (0.83, 0.87, 0.89, 0.93, 0.93, 0.97, 0.97, 1.0), strict=True))
 _DEFINITIONS = (
     '<defs><linearGradient id="senju-board" x1="0" y1="0" x2="1" y2="1">'
     '<stop offset="0" stop-color="#f3cf8b"/><stop offset="1" stop-color="#e2b366"/></linearGradient>'
@@ -168,9 +135,7 @@ def _squares_of(last_move: str | None) -> list[Square]:
     """The source and target squares of a USI move."""
     if last_move is None:
         return []
-    if not isinstance(last_move, str):
-        raise not_usi(last_move)
-    move = last_move.removesuffix("+")
+    move = last_move.removesuffix("+") if isinstance(last_move, str) else ""
     if len(move) != 4:
         raise not_usi(last_move)
     squares = [move[2:]] if move[1] == "*" else [move[:2], move[2:]]
@@ -233,7 +198,7 @@ def _piece(kind: PieceType, side: Side, x: float, y: float) -> str:
 
 def _stand(hands: Hands, side: Side, mover: Side) -> Iterator[str]:
     """The pieces in hand beside the board: White's at the top left, Black's at the bottom right."""
-    pieces = list(held(hands, side))
+    pieces = held(hands, side)
     height = len(HAND_KINDS) * _HEIGHT * 0.98 + 12
     x = 8 if side == WHITE else _TOTAL_WIDTH - _STAND - 8
     y = _TOP - 12 if side == WHITE else _TOP + 9 * _HEIGHT + 12 - height

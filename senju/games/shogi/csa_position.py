@@ -14,8 +14,10 @@ from senju.games.shogi.pieces import (
     PieceType,
     Side,
     Square,
+    held,
     piece_on,
     piece_type,
+    ranks_of,
     side_of,
 )
 from senju.games.shogi.sfen import Placement, find_fault, parse_sfen
@@ -176,17 +178,12 @@ def format_position(board: Board, hands: Hands, side: Side) -> list[str]:
     """
     if np.array_equal(board, _START.board) and not hands.any():
         return ["PI", "+-"[side]]
-    lines = [
-        f"P{rank + 1}" + "".join(_format_piece(board, file, rank) for file in range(8, -1, -1))
-        for rank in range(9)
-    ]
+    lines = [f"P{rank}" + "".join(map(_format_piece, codes)) for rank, codes in enumerate(ranks_of(board), 1)]
     for owner in (0, 1):
-        held = [(kind, int(hands[owner, index])) for index, kind in enumerate(HAND_KINDS)]
-        pieces = "".join(f"00{CSA_CODES[kind]}" * count for kind, count in reversed(held))
+        pieces = "".join(f"00{CSA_CODES[kind]}" * count for kind, count in held(hands, owner))
         lines += [f"P{'+-'[owner]}{pieces}"] if pieces else []
     return [*lines, "+-"[side]]
 
 
-def _format_piece(board: Board, file: int, rank: int) -> str:
-    code = int(board[9 * file + rank])
+def _format_piece(code: int) -> str:
     return f"{'+-'[side_of(code)]}{CSA_CODES[piece_type(code)]}" if code else " * "

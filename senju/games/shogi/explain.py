@@ -90,13 +90,8 @@ def describe_action(action: int) -> str:
     return f"{_DIRECTION_NAMES[kind % PROMOTING]} to {square_name(seen)}{promoting}"
 
 
-def explain_action(state: np.void, action: int) -> str:
-    """What an action means in this position, whether it is legal, and if not, why."""
-    return str(explain(state, action))
-
-
 def explain(state: np.void, action: int) -> Explanation:
-    """The parts of `explain_action`."""
+    """What an action means in this position, whether it is legal, and if not, why."""
     action = action_number(action)
     board, side = state["board"], int(state["side"])
     if not 0 <= action < NUM_ACTIONS:
@@ -147,9 +142,9 @@ def _sentence(board: Board, move: Move) -> str:
 
 def _why_not(board: Board, hands: Hands, side: Side, action: int) -> str:
     """Why the rules refuse an illegal action."""
-    fault = _fault_of_drop(board, hands, side, action) or _fault_of_move(board, side, action)
     return (
-        fault
+        _fault_of_drop(board, hands, side, action)
+        or _fault_of_move(board, side, action)
         or _fault_of_check(board, move_of_action(board, side, action))
         or "it would be mate by a dropped pawn"  # the only reason left
     )

@@ -11,12 +11,13 @@ from senju.config import Part
 from senju.errors import ConfigError, IllegalActionError
 from senju.games.game import Game, Heuristic, Observations, Outcomes, States
 from senju.games.shogi.boards import Letters, board_svg, board_text
+from senju.games.shogi.core.layout import state_dtype
 from senju.games.shogi.core.material import action_values
-from senju.games.shogi.core.perft import count_lines
 from senju.games.shogi.core.planes import NUM_PLANES, PLANES_OF_PAST, observe_rows
+from senju.games.shogi.core.position import count_lines
 from senju.games.shogi.core.rules import NO_DECLARATION, step_rows
-from senju.games.shogi.explain import describe_action, ending_text, explain_action
-from senju.games.shogi.layout import NUM_ACTIONS, START_SFEN, state_dtype
+from senju.games.shogi.explain import describe_action, ending_text, explain
+from senju.games.shogi.layout import NUM_ACTIONS, START_SFEN
 from senju.games.shogi.notation import action_of_usi, usi_of_action
 from senju.games.shogi.sfen import Placement, parse_sfen
 
@@ -104,6 +105,8 @@ class Shogi(Game):
 
     def count_lines(self, states: States, depth: int) -> int:
         """The number of move sequences of length `depth` (at least 1) from the first row."""
+        if depth == 1:
+            return int(np.bitwise_count(states["legal"][0]).sum())
         line = self.new_states(depth)
         line[0] = states[0]
         return count_lines(*self._views(line), depth)
@@ -134,7 +137,7 @@ class Shogi(Game):
         return action_of_usi(state["board"], int(state["side"]), stripped)
 
     def explain_action(self, state: np.void, action: int) -> str:
-        return explain_action(state, action)
+        return str(explain(state, action))
 
     def ending_text(self, state: np.void) -> str:
         return ending_text(state)

@@ -2,10 +2,10 @@
 
 import unicodedata
 
-from senju.games.shogi.boards import EDGE, FILES_JAPANESE, held, japanese_ranks
+from senju.games.shogi.boards import EDGE, FILES_JAPANESE, japanese_ranks
 from senju.games.shogi.layout import START_SFEN
 from senju.games.shogi.notation import kif_of_move
-from senju.games.shogi.pieces import KANJI, KANJI_DIGITS, Hands, Side, Square
+from senju.games.shogi.pieces import KANJI, KANJI_DIGITS, Hands, Side, Square, held
 from senju.games.shogi.record import GameRecord, checked, replay
 from senju.games.shogi.sfen import Placement, format_sfen, parse_sfen
 
@@ -47,7 +47,9 @@ def write_kif(record: GameRecord) -> str:
     """
     checked(record)
     lines = ["#KIF version=2.0 encoding=UTF-8"]
-    lines += [f"{_HEADERS.get(key, key)}：{_one_line(value)}" for key, value in record.headers.items()]
+    for key, value in record.headers.items():
+        one_line = value.replace("\n", " ")
+        lines.append(f"{_HEADERS.get(key, key)}：{one_line}")
     lines += _start_lines(parse_sfen(record.sfen))
     lines += [f"{side}：{name}" for side, name in zip(SIDES, record.names, strict=True)]
     lines += ["手数----指手---------消費時間--", *_comment_lines(record, 0)]
@@ -127,7 +129,3 @@ def _hand(hands: Hands, side: Side) -> str:
 def _kanji_number(number: int) -> str:
     """A number from 1 to 18 in Japanese."""
     return ("十" if number >= 10 else "") + (KANJI_DIGITS[number % 10] if number % 10 else "")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split("\n"))

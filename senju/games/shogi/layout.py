@@ -1,9 +1,7 @@
-"""Shogi in numbers: sides, pieces, hands, endings, and the dtype of one row's state."""
+"""Shogi in numbers: sides, pieces, hands, actions and endings."""
 
 from enum import IntEnum
 from typing import Final
-
-import numpy as np
 
 BLACK, WHITE = 0, 1  # Black (sente) moves up the board, and first from the start position
 
@@ -36,27 +34,3 @@ class Ending(IntEnum):
     PERPETUAL_WIN = 4  # fourfold repetition by perpetual check of the other side
     DECLARATION = 5  # the side to move wins by entering king
     PLY_LIMIT = 6  # truncated, without a winner
-
-
-def state_dtype(max_plies: int, history: int) -> np.dtype[np.void]:
-    """The dtype of one row's state; `core/layout.py` has its offsets."""
-    fields: list[tuple[str, type[np.generic], tuple[int, ...]]] = [
-        ("sets", np.uint64, (2, 2, 16, 2)),
-        ("legal", np.uint64, (35,)),
-        ("hash", np.uint64, ()),
-        ("board", np.uint8, (81,)),
-        ("side", np.uint8, ()),
-        ("is_check", np.uint8, ()),
-        ("ending", np.uint8, ()),
-        ("repetitions", np.uint8, ()),
-        ("spare", np.uint8, (3,)),
-        ("hands", np.uint8, (2, 7)),
-        ("spare_too", np.uint8, (2,)),
-        ("ply", np.uint64, ()),
-        ("check_runs", np.uint64, (2,)),
-        ("seen", np.uint64, (64,)),
-        ("hashes", np.uint64, (max_plies + 1,)),
-    ]
-    if history:
-        fields.append(("past", np.uint8, (history, 104)))
-    return np.dtype(fields)

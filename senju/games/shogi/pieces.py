@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from senju.games.shogi.layout import KIND, KING, KNIGHT, LANCE, OF_WHITE, PAWN
+from senju.games.shogi.layout import HAND_KINDS, KIND, KING, KNIGHT, LANCE, OF_WHITE, PAWN
 
 Square = int  # 9 * file + rank in Black's view; file 0 is "1", rank 0 is "a", at White's end
 PieceType = int  # 1 to 14, without the colour
@@ -56,6 +56,24 @@ def piece_type(code: int) -> PieceType:
 def side_of(code: int) -> Side:
     """The side that a piece belongs to."""
     return int(code) // OF_WHITE
+
+
+def letter_of(code: int) -> str:
+    """A piece's letter in SFEN, with a `+` if promoted; White's are lower-case."""
+    symbol = SYMBOLS[piece_type(code)]
+    return symbol.lower() if side_of(code) else symbol
+
+
+def ranks_of(board: Board) -> list[list[int]]:
+    """The codes on each rank from White's end, file 9 first, as diagrams show them."""
+    ranks: list[list[int]] = board.reshape(9, 9)[::-1].T.tolist()
+    return ranks
+
+
+def held(hands: Hands, side: Side) -> list[tuple[PieceType, int]]:
+    """A side's pieces in hand with their counts, the most valuable first."""
+    counts = zip(HAND_KINDS, hands[side].tolist(), strict=True)
+    return [(kind, count) for kind, count in counts if count][::-1]
 
 
 def in_view(square: Square, side: Side) -> Square:

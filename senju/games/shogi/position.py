@@ -9,7 +9,6 @@ import numpy as np
 from senju.config import validated
 from senju.errors import ConfigError, IllegalActionError
 from senju.games.game import States
-from senju.games.shogi.explain import explain_action
 from senju.games.shogi.game import Shogi, ShogiConfig
 from senju.games.shogi.layout import START_SFEN, Ending
 from senju.games.shogi.notation import action_number, action_of_usi, usi_of_action
@@ -120,7 +119,7 @@ class Position:
 
     def _require_legal(self, action: int) -> None:
         if not 0 <= action < self.game.num_actions or not is_allowed(self.states["legal"][0], action):
-            raise IllegalActionError(f"shogi: {explain_action(self.state, action)}")
+            raise IllegalActionError(f"shogi: {self.game.explain_action(self.state, action)}")
 
     def perft(self, depth: int) -> int:
         """The number of move sequences of length `depth`; only mate ends a sequence.

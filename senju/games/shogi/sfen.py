@@ -1,5 +1,6 @@
 """Positions as SFEN: the board, the side to move, the hands and the move number in one line."""
 
+import re
 import reprlib
 from typing import NamedTuple, NoReturn
 
@@ -15,8 +16,11 @@ from senju.games.shogi.pieces import (
     Board,
     Hands,
     could_move_on,
+    held,
+    letter_of,
     piece_on,
     piece_type,
+    ranks_of,
     side_of,
     square_name,
 )
@@ -24,10 +28,7 @@ from senju.games.shogi.pieces import (
 MAX_NUMBER = 999_999  # of a move
 MAX_LETTERS = 1000  # of a text; a full board, full hands and a number take about 200
 
-_HAND_ORDER = tuple(reversed(HAND_KINDS))  # the usual order: R B G S N L P
-_PIECES = {letter: kind for kind, letter in enumerate(SYMBOLS) if kind} | {
-    letter.lower(): kind | OF_WHITE for kind, letter in enumerate(SYMBOLS) if kind
-}
+_PIECES = {letter_of(code): code for kind in range(1, len(SYMBOLS)) for code in (kind, kind | OF_WHITE)}
 
 
 class SfenError(SenjuError, ValueError):
@@ -81,7 +82,7 @@ def format_sfen(board: Board, hands: Hands, side: int, number: int = 1) -> str:
     True
     """
     _require_placement(board, hands, side, number)
-    ranks = "/".join(_format_rank(board[rank::9][::-1].tolist()) for rank in range(9))
+    ranks = "/".join(map(_format_rank, ranks_of(board)))
     return f"{ranks} {'bw'[side]} {_format_hands(hands)} {number}"
 
 
@@ -215,26 +216,13 @@ def _find_doubled_pawns(board: Board) -> str | None:
 
 
 def _format_rank(pieces: list[int]) -> str:
-    squares = ""
-    for piece in pieces:
-        if piece:
-            letter = SYMBOLS[piece_type(piece)]
-            squares += letter.lower() if side_of(piece) else letter
-        elif squares[-1:].isdigit():
-            squares = squares[:-1] + str(int(squares[-1]) + 1)
-        else:
-            squares += "1"
-    return squares
+    squares = "".join(letter_of(piece) or "1" for piece in pieces)
+    return re.sub("1+", lambda empty: str(len(empty[0])), squares)
 
 
 def _format_hands(hands: Hands) -> str:
-    entries = ""
-    for side in (0, 1):
-        for kind in _HAND_ORDER:
-            count = int(hands[side, HAND_KINDS.index(kind)])
-            letter = SYMBOLS[kind].lower() if side else SYMBOLS[kind]
-            entries += (str(count) if count > 1 else "") + letter if count else ""
-    return entries or "-"
+    pieces = [(kind | OF_WHITE * side, count) for side in (0, 1) for kind, count in held(hands, side)]
+    return "".join(f"{count if count > 1 else ''}{letter_of(code)}" for code, count in pieces) or "-"
 
 
 def _refuse(text: str, what: str) -> NoReturn:

@@ -15,7 +15,6 @@ from senju.games.shogi.explain import (
     describe_action,
     ending_text,
     explain,
-    explain_action,
 )
 from senju.games.shogi.layout import NUM_ACTIONS, Ending
 from senju.games.shogi.notation import NotationError, action_of_usi, move_of_action, usi_of_action
@@ -55,11 +54,11 @@ def test_invalid_action_has_no_name(action: int) -> None:
 
 def test_legal_move_is_explained_in_both_views() -> None:
     position = Position()
-    assert explain_action(position.state, 59) == (
+    assert str(explain(position.state, 59)) == (
         "7g7f (７六歩(77)), action 59, up to 7f: Black's pawn goes from 7g to 7f. It is legal."
     )
     position.push(59)
-    assert explain_action(position.state, 59) == (
+    assert str(explain(position.state, 59)) == (
         "3c3d (３四歩(33)), action 59, up to 7f in White's view: "
         "White's pawn goes from 3c to 3d. It is legal."
     )
@@ -196,11 +195,11 @@ def test_action_without_a_piece_is_explained(action: int, expected: str) -> None
 def test_explanation_names_white_s_view() -> None:
     position = Position("4k4/9/9/9/9/9/9/9/4K4 w - 1")
     assert explain(position.state, 0).side == 1
-    assert explain_action(position.state, 0) == (
+    assert str(explain(position.state, 0)) == (
         "action 0, up to 1a in White's view: White has no piece to move. "
         "It is not legal: there is no piece that could move up to 9i."
     )
-    assert explain_action(position.state, NUM_ACTIONS) == (
+    assert str(explain(position.state, NUM_ACTIONS)) == (
         "action 2187, not an action: it has no meaning. It is not legal: actions are 0 to 2186."
     )
 
@@ -222,9 +221,9 @@ def test_reasons_are_found_exactly_where_the_rules_refuse(seed: int, num_plies: 
             assert usi.startswith("P*")
             theirs = cshogi.Board(position.sfen())
             assert theirs.move_from_usi(usi) not in list(theirs.legal_moves)
-            assert "mate by a dropped pawn" in explain_action(state, action)
+            assert "mate by a dropped pawn" in str(explain(state, action))
         else:
-            assert (fault is None) == bool(legal[action]), explain_action(state, action)
+            assert (fault is None) == bool(legal[action]), str(explain(state, action))
 
 
 def finished(ending: Ending, side: int = 0, is_check: bool = False) -> np.void:

@@ -9,7 +9,7 @@ from senju.errors import ConfigError, GameContractError, IllegalActionError
 from senju.games import make_game
 from senju.games.check import check_game
 from senju.games.game import Outcomes, States
-from senju.games.guards import guarded, guarded_copy, is_intact
+from senju.games.guards import guarded, is_intact
 from senju.games.rows import ACTION, Rows, choose_at_random
 from senju.games.shogi.game import Shogi, ShogiConfig
 from senju.games.shogi.layout import NUM_ACTIONS, START_SFEN, Ending
@@ -102,8 +102,8 @@ def test_every_illegal_action_is_refused_and_touches_nothing(sfen: str, flip: bo
     """The bad row stands between two good ones, all between guard bytes."""
     game = Shogi(ShogiConfig(max_plies=4, history=history))
     sfen = flip_sfen(sfen) if flip else sfen
-    states, state_guard = guarded_copy(rows_of(game, START_SFEN, sfen, START_SFEN))
-    pairs = [guarded(array.shape, array.dtype) for array in game.new_outcomes(3)]
+    states, state_guard = guarded(rows_of(game, START_SFEN, sfen, START_SFEN))
+    pairs = [guarded(array) for array in game.new_outcomes(3)]
     outcomes = Outcomes(*(array for array, _ in pairs))
     guards = [state_guard, *(guard for _, guard in pairs)]
     before, opening = states.tobytes(), Position().legal_actions()[0]

@@ -15,7 +15,7 @@ from senju.errors import ConfigError, SenjuError
 from senju.games import make_game
 from senju.games.shogi.boards import board_svg, board_text
 from senju.games.shogi.csa import CsaError, read_csa, read_csa_file, write_csa
-from senju.games.shogi.explain import describe_action, explain, explain_action
+from senju.games.shogi.explain import describe_action, explain
 from senju.games.shogi.game import Shogi
 from senju.games.shogi.kif import write_kif
 from senju.games.shogi.notation import (
@@ -89,7 +89,6 @@ class Field:
         *refused(NotationError, split_action, [*NO_WHOLE_NUMBERS, -1, 2187]),
         *refused(NotationError, describe_action, [*NO_WHOLE_NUMBERS, -1, 2187]),
         *refused(NotationError, lambda action: explain(START.state, action), NO_WHOLE_NUMBERS),
-        *refused(NotationError, lambda action: explain_action(START.state, action), NO_WHOLE_NUMBERS),
         *refused(NotationError, lambda action: START.game.move_name(START.state, action), NO_WHOLE_NUMBERS),
         *refused(NotationError, lambda text: START.game.parse_move(START.state, text), NO_TEXTS),
         *refused(NotationError, lambda action: usi_of_action(BOARD, 0, action), NO_WHOLE_NUMBERS),

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.games.gridworld.core import layout as at
-from senju.games.gridworld.core.layout import NONE, Row, Tables, WorldSizes
-from senju.games.gridworld.core.rows import agent_at, read_key, read_turn
+from senju.games.gridworld.core.layout import NONE, Row, Tables, WorldSizes, agent_at, read_key, read_turn
 from senju.kernels import ZERO, below, compiled, philox, random_word
 
 _11 = np.uint64(11)

@@ -1,13 +1,15 @@
-"""A world for the kernels: tables of numbers, and offsets in a row's bytes.
+"""A world for the kernels: tables of numbers, and a row's bytes.
 
 The kernels see the states as bytes, [row, byte], and read everything else from the tables. So the same
 machine code serves every world, of every size.
 """
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from senju.kernels import ZERO, compiled
 
 # streams of random words: the third number of the counter, after the turn and the cell (or a count)
 MARK, AGENT, SCATTER, SPAWN = 1, 2, 64, 256
@@ -39,6 +41,9 @@ SHARE_KIND, SHARE_OTHER, SHARE_LAYER, OTHER_LAYER, SPAWN_COLUMNS = range(4, 9)
 # Tables.scatters[rule]
 SCATTERED, SCATTER_ONTO, SCATTER_LAYER, COUNT, SCATTER_COLUMNS = range(5)
 
+STEP_Y = np.array([-1, 0, 1, 0], np.int64)  # by direction: up, right, down, left
+STEP_X = np.array([0, 1, 0, -1], np.int64)
+
 
 class Tables(NamedTuple):
     """The tables of a world."""
@@ -59,3 +64,44 @@ class Tables(NamedTuple):
     map: NDArray[np.uint8]  # [layer * row * column], with the beams' layer
     starts: NDArray[np.int64]  # the cells where agents may start
     tag_value: NDArray[np.float64]  # one number
+
+
+@compiled
+def read_key(row: Row) -> Any:
+    """The row's key: the first 8 bytes, little-endian."""
+    key = ZERO
+    for index in range(8):
+        key |= np.uint64(row[index]) << np.uint64(8 * index)
+    return key
+
+
+@compiled
+def write_key(row: Row, key: np.uint64) -> None:
+    """Write the row's key."""
+    for index in range(8):
+        row[index] = np.uint8((key >> np.uint64(8 * index)) & np.uint64(255))
+
+
+@compiled
+def read_turn(row: Row) -> Any:
+    """The number of turns played."""
+    turn = np.int64(0)
+    for index in range(4):
+        turn |= np.int64(row[TURN_AT + index]) << (8 * index)
+    return turn
+
+
+@compiled
+def write_turn(row: Row, turn: int) -> None:
+    """Write the number of turns played."""
+    for index in range(4):
+        row[TURN_AT + index] = (turn >> (8 * index)) & 255
+
+
+@compiled
+def agent_at(row: Row, sizes: WorldSizes, y: int, x: int) -> int:
+    """The seat of the agent in a cell, NONE if there is none."""
+    for seat in range(sizes[AGENTS]):
+        if row[sizes[Y_AT] + seat] == y and row[sizes[X_AT] + seat] == x:
+            return seat
+    return NONE

@@ -5,8 +5,7 @@ from numpy.typing import NDArray
 
 from senju.games.gridworld.core import layout as at
 from senju.games.gridworld.core.changes import change_things, new_scratch
-from senju.games.gridworld.core.layout import Row, Tables
-from senju.games.gridworld.core.rows import write_key, write_turn
+from senju.games.gridworld.core.layout import Row, Tables, write_key, write_turn
 from senju.kernels import below, compiled, random_word
 
 

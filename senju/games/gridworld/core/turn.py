@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from senju.games.gridworld.core import layout as at
 from senju.games.gridworld.core.changes import change_things, new_scratch
-from senju.games.gridworld.core.layout import NONE, Row, Tables, WorldSizes
-from senju.games.gridworld.core.rows import STEP_X, STEP_Y, agent_at, read_turn, write_turn
+from senju.games.gridworld.core.layout import NONE, Row, Tables, WorldSizes, agent_at, read_turn, write_turn
 from senju.kernels import compiled
 
 DOWN_RIGHT_UP_LEFT = np.array([2, 1, 0, 3], np.int64)  # the order in which "it" looks for a neighbour
@@ -23,8 +22,8 @@ def _is_inside(sizes: WorldSizes, y: int, x: int) -> Any:
 def _move(row: Row, tables: Tables, seat: int, direction: int) -> Any:
     """Turn and move an agent; return its reward for the things there, or for the thing that blocks it."""
     sizes, kinds = tables.sizes, tables.kinds
-    y = row[sizes[at.Y_AT] + seat] + STEP_Y[direction]
-    x = row[sizes[at.X_AT] + seat] + STEP_X[direction]
+    y = row[sizes[at.Y_AT] + seat] + at.STEP_Y[direction]
+    x = row[sizes[at.X_AT] + seat] + at.STEP_X[direction]
     row[sizes[at.FACING_AT] + seat] = direction
     if not _is_inside(sizes, y, x):
         return tables.values[sizes[at.OUTSIDE]] if sizes[at.OUTSIDE] != NONE else 0.0
@@ -76,8 +75,8 @@ def _fire(row: Row, tables: Tables, seat: int, beam: int, rewards: NDArray[np.fl
     for lane in range(2 * tables.beams[beam, at.SIDEWAYS] + 1):
         aside = (lane + 1) // 2 * (1 if lane % 2 == 0 else -1)  # 0, left 1, right 1, left 2, …
         for distance in range(1, tables.beams[beam, at.LENGTH] + 1):
-            reached_y = y + distance * STEP_Y[ahead] + aside * STEP_Y[right]
-            reached_x = x + distance * STEP_X[ahead] + aside * STEP_X[right]
+            reached_y = y + distance * at.STEP_Y[ahead] + aside * at.STEP_Y[right]
+            reached_x = x + distance * at.STEP_X[ahead] + aside * at.STEP_X[right]
             if not _hit(row, tables, beam, reached_y, reached_x, rewards):
                 break
 
@@ -87,8 +86,8 @@ def _tag_neighbour(row: Row, tables: Tables, seat: int) -> None:
     """Pass an agent's mark to the first neighbour without one."""
     sizes = tables.sizes
     for direction in DOWN_RIGHT_UP_LEFT:
-        y = row[sizes[at.Y_AT] + seat] + STEP_Y[direction]
-        x = row[sizes[at.X_AT] + seat] + STEP_X[direction]
+        y = row[sizes[at.Y_AT] + seat] + at.STEP_Y[direction]
+        x = row[sizes[at.X_AT] + seat] + at.STEP_X[direction]
         neighbour = agent_at(row, sizes, y, x)
         if neighbour != NONE and row[sizes[at.MARKED_AT] + neighbour] == 0:
             row[sizes[at.MARKED_AT] + seat] = 0

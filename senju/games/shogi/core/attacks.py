@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from senju.games.shogi.core import layout as at
 from senju.games.shogi.core.bits import (
     AROUND,
     DOWN,
@@ -14,7 +15,6 @@ from senju.games.shogi.core.bits import (
     Words,
     both,
     down,
-    down_two,
     either,
     first,
     get,
@@ -28,45 +28,31 @@ from senju.games.shogi.core.bits import (
     slide_falling,
     slide_rising,
     slide_straight,
-    slide_up,
     up,
-    up_two,
     without,
 )
-from senju.games.shogi.core.layout import (
-    ALL,
-    BISHOP,
-    DRAGON,
-    GOLD,
-    HORSE,
-    KING,
-    KNIGHT,
-    LANCE,
-    OTHER,
-    PAWN,
-    ROOK,
-    SILVER,
-)
 from senju.kernels import ONE, compiled, inlined
+
+_80 = np.uint64(80)
 
 
 @inlined
 def attacked_from_above(words: Words, other: np.uint64, occupied: Squares) -> Squares:
     """All squares attacked by the side whose pieces move down in this view."""
-    gold, king, horse = get(words, other + GOLD), get(words, other + KING), get(words, other + HORSE)
-    silver, dragon = get(words, other + SILVER), get(words, other + DRAGON)
+    gold, king, horse = get(words, other + at.GOLD), get(words, other + at.KING), get(words, other + at.HORSE)
+    silver, dragon = get(words, other + at.SILVER), get(words, other + at.DRAGON)
     sideways_movers = either(either(gold, king), horse)
     diagonal_movers = either(either(silver, king), dragon)
     # each of these attacks to the left and to the right: both are shifted at once
     beside = either(
         either(down(either(diagonal_movers, gold)), up(diagonal_movers)),
-        either(sideways_movers, down_two(get(words, other + KNIGHT))),
+        either(sideways_movers, down(down(get(words, other + at.KNIGHT)))),
     )
-    rooks, bishops = either(get(words, other + ROOK), dragon), either(get(words, other + BISHOP), horse)
-    downwards = either(sideways_movers, either(silver, get(words, other + PAWN)))
+    rooks, bishops = either(get(words, other + at.ROOK), dragon), either(get(words, other + at.BISHOP), horse)
+    downwards = either(sideways_movers, either(silver, get(words, other + at.PAWN)))
     attacked = either(
         either(sideways(beside), either(down(downwards), up(sideways_movers))),
-        slide_down(either(get(words, other + LANCE), rooks), occupied),
+        slide_down(either(get(words, other + at.LANCE), rooks), occupied),
     )
     while is_any(rooks):
         square, rooks = first(rooks), rest(rooks)
@@ -79,61 +65,36 @@ def attacked_from_above(words: Words, other: np.uint64, occupied: Squares) -> Sq
     return attacked
 
 
-@compiled
-def _attacked_from_below(words: Words, own: np.uint64, occupied: Squares) -> Squares:
-    """All squares attacked by the side whose pieces move up; used for the dropped pawn only."""
-    gold, king, horse = get(words, own + GOLD), get(words, own + KING), get(words, own + HORSE)
-    silver, dragon = get(words, own + SILVER), get(words, own + DRAGON)
-    sideways_movers = either(either(gold, king), horse)
-    diagonal_movers = either(either(silver, king), dragon)
-    beside = either(
-        either(up(either(diagonal_movers, gold)), down(diagonal_movers)),
-        either(sideways_movers, up_two(get(words, own + KNIGHT))),
-    )
-    upwards = either(sideways_movers, either(silver, get(words, own + PAWN)))
-    attacked = either(
-        either(sideways(beside), either(up(upwards), down(sideways_movers))),
-        slide_up(get(words, own + LANCE), occupied),
-    )
-    rooks, bishops = either(get(words, own + ROOK), dragon), either(get(words, own + BISHOP), horse)
-    while is_any(rooks):
-        attacked = either(attacked, slide_straight(first(rooks), occupied))
-        rooks = rest(rooks)
-    while is_any(bishops):
-        attacked = either(attacked, slide_diagonally(first(bishops), occupied))
-        bishops = rest(bishops)
-    return attacked
-
-
 @inlined
 def stepping_attackers(words: Words, other: np.uint64, target: Squares) -> Squares:
     """Pieces of the side above that reach a square by a single step, without king and lances."""
-    gold, horse = get(words, other + GOLD), get(words, other + HORSE)
-    silver, dragon = get(words, other + SILVER), get(words, other + DRAGON)
+    gold, horse = get(words, other + at.GOLD), get(words, other + at.HORSE)
+    silver, dragon = get(words, other + at.SILVER), get(words, other + at.DRAGON)
     beside = sideways(target)
-    forward = either(either(gold, horse), either(silver, get(words, other + PAWN)))
+    forward = either(either(gold, horse), either(silver, get(words, other + at.PAWN)))
     found = both(up(target), forward)
     found = either(found, both(either(beside, down(target)), either(gold, horse)))
     found = either(found, both(up(beside), either(either(silver, gold), dragon)))
     found = either(found, both(down(beside), either(silver, dragon)))
-    return either(found, both(up(up(beside)), get(words, other + KNIGHT)))
+    return either(found, both(up(up(beside)), get(words, other + at.KNIGHT)))
 
 
 @compiled
-def pawn_drop_mates(words: Words, own: np.uint64, king_square: np.uint64) -> bool:
-    """Whether dropping an own pawn in front of the enemy king is mate."""
-    other = own + OTHER
-    square = king_square + ONE
-    pawn, king = only(square), only(king_square)
-    occupied = either(either(get(words, own + ALL), get(words, other + ALL)), pawn)
+def pawn_drop_mates(words: Words, own: np.uint64, theirs: np.uint64, king_square: np.uint64) -> bool:
+    """Whether dropping an own pawn in front of the enemy king is mate; `theirs` is the enemy's view."""
     # the king takes the pawn or steps aside; it does not block a slider's line to its own flight squares
-    attacked = _attacked_from_below(words, own, without(occupied, king))
-    flights = without(get(AROUND, king_square + king_square), get(words, other + ALL))
+    king, pieces = _80 - king_square, get(words, theirs + at.ALL)
+    blockers = without(either(pieces, get(words, theirs + at.OTHER + at.ALL)), only(king))
+    attacked = attacked_from_above(words, theirs + at.OTHER, either(blockers, only(king - ONE)))
+    flights = without(get(AROUND, king << ONE), pieces)
     if is_any(without(flights, attacked)):
         return False
+    other, square = own + at.OTHER, king_square + ONE
+    pawn = only(square)
+    occupied = either(either(get(words, own + at.ALL), get(words, other + at.ALL)), pawn)
     takers = stepping_attackers(words, other, pawn)
-    rooks = either(get(words, other + ROOK), get(words, other + DRAGON))
-    bishops = either(get(words, other + BISHOP), get(words, other + HORSE))
+    rooks = either(get(words, other + at.ROOK), get(words, other + at.DRAGON))
+    bishops = either(get(words, other + at.BISHOP), get(words, other + at.HORSE))
     takers = either(takers, both(slide_straight(square, occupied), rooks))
     takers = either(takers, both(slide_diagonally(square, occupied), bishops))
     while is_any(takers):
@@ -147,10 +108,10 @@ def pawn_drop_mates(words: Words, own: np.uint64, king_square: np.uint64) -> boo
 @compiled
 def _sees_king(words: Words, own: np.uint64, king_square: np.uint64, occupied: Squares) -> Any:
     """Whether an own slider attacks the enemy king."""
-    rooks = either(get(words, own + ROOK), get(words, own + DRAGON))
-    bishops = either(get(words, own + BISHOP), get(words, own + HORSE))
+    rooks = either(get(words, own + at.ROOK), get(words, own + at.DRAGON))
+    bishops = either(get(words, own + at.BISHOP), get(words, own + at.HORSE))
     return (
         meet(slide_straight(king_square, occupied), rooks)
         or meet(slide_diagonally(king_square, occupied), bishops)
-        or meet(slide_rising(DOWN, king_square, occupied), get(words, own + LANCE))
+        or meet(slide_rising(DOWN, king_square, occupied), get(words, own + at.LANCE))
     )

@@ -25,12 +25,11 @@ HIGH = np.uint64((1 << 18) - 1)
 NOT_RANK_0 = np.uint64(int(LOW) & ~_ranks(0))
 NOT_RANKS_01 = np.uint64(int(LOW) & ~_ranks(0, 1))
 NOT_RANK_8 = np.uint64(int(LOW) & ~_ranks(8))
-NOT_RANKS_78 = np.uint64(int(LOW) & ~_ranks(7, 8))
 RANK_8_LOW, RANK_8_HIGH = np.uint64(_ranks(8)), np.uint64(_ranks(8, num_files=2))
 ZONE = np.uint64(_ranks(0, 1, 2))  # where pieces promote, in their own view
 _FILE = np.uint64(0x1FF)
 _LAST_HIGH = np.uint64(1 << 17)  # square 80
-_TWO, _FOUR, _EIGHT, _NINE = np.uint64(2), np.uint64(4), np.uint64(8), np.uint64(9)
+_TWO, _FOUR, _NINE = np.uint64(2), np.uint64(4), np.uint64(9)
 _54, _63, _81, _126 = np.uint64(54), np.uint64(63), np.uint64(81), np.uint64(126)
 
 # directions of movement: up, up-left, up-right, left, right, down, down-left, down-right
@@ -174,18 +173,6 @@ def up(squares: Squares) -> Squares:
 def down(squares: Squares) -> Squares:
     """Every square moved one rank away from rank 0."""
     return (squares[0] & NOT_RANK_8) << ONE, (squares[1] & NOT_RANK_8) << ONE
-
-
-@compiled
-def up_two(squares: Squares) -> Squares:
-    """Every square moved two ranks towards rank 0."""
-    return (squares[0] & NOT_RANKS_01) >> _TWO, (squares[1] & NOT_RANKS_01) >> _TWO
-
-
-@compiled
-def down_two(squares: Squares) -> Squares:
-    """Every square moved two ranks away from rank 0."""
-    return (squares[0] & NOT_RANKS_78) << _TWO, (squares[1] & NOT_RANKS_78) << _TWO
 
 
 @compiled

@@ -7,16 +7,15 @@ from numpy.typing import NDArray
 
 from senju.games.shogi.core import layout as at
 from senju.games.shogi.core.bits import Words
-from senju.games.shogi.core.moves import Octets, generate
-from senju.games.shogi.core.packing import pack_sets
-from senju.games.shogi.core.position import PROMOTED, play, source_of
+from senju.games.shogi.core.moves import Octets
+from senju.games.shogi.core.position import PROMOTED, play_copy, source_of
 from senju.kernels import ONE, WORD_BITS, ZERO, compiled, trailing_zeros
 
 MATE_VALUE = 1000.0
 #                      -  P  L  N  S  G  B  R   K +P +L +N +S   H   D
 _VALUES = np.array([0, 1, 3, 4, 5, 6, 8, 10, 0, 6, 6, 6, 6, 10, 12, 0], np.float64)
 _IN_HAND = np.array([0, 1, 3, 4, 5, 6, 8, 10, 0, 1, 3, 4, 5, 8, 10, 0], np.float64)
-_3, _7, _10, _20, _80, _81 = (np.uint64(n) for n in (3, 7, 10, 20, 80, 81))
+_3, _10, _20, _80, _81 = (np.uint64(n) for n in (3, 10, 20, 80, 81))
 
 
 @compiled
@@ -38,20 +37,6 @@ def _gain(words: Words, octets: Octets, base: np.uint64, action: np.uint64) -> A
 
 
 @compiled
-def _play_copy(
-    words: Words, octets: Octets, base: np.uint64, action: int, offset: np.uint64, out: Words
-) -> Any:
-    """Play a move in a copy of the row at word `offset`; return the number of replies."""
-    for index in range(at.NUM_RULE_WORDS):
-        words[offset + np.uint64(index)] = words[base + np.uint64(index)]
-    play(words, octets, offset, np.uint64(action))
-    start = offset << _3
-    side = np.uint64(octets[start + at.SIDE_BYTE])
-    generate(words, offset + at.VIEW * side, octets, start + at.HANDS_BYTE + _7 * side, out)
-    return pack_sets(out, words, offset + at.LEGAL)
-
-
-@compiled
 def _best_reply(words: Words, octets: Octets, base: np.uint64, offset: np.uint64, out: Words) -> Any:
     """The largest gain of the side to move by one move."""
     best = -np.inf
@@ -61,7 +46,7 @@ def _best_reply(words: Words, octets: Octets, base: np.uint64, offset: np.uint64
             reply = index * WORD_BITS + int(trailing_zeros(replies))
             replies &= replies - ONE
             gain = _gain(words, octets, base, np.uint64(reply))
-            if _play_copy(words, octets, base, reply, offset, out) == ZERO:
+            if play_copy(words, octets, base, reply, offset, out) == ZERO:
                 gain += MATE_VALUE
             best = max(best, gain)
     return best
@@ -78,11 +63,8 @@ def action_values(
     """Write the gain of each legal action within one or two plies."""
     scratch = np.empty(3 * at.NUM_RULE_WORDS, np.uint64)
     scratch_octets = scratch.view(np.uint8)
-    out, first, second = (
-        np.empty(54, np.uint64),
-        np.uint64(at.NUM_RULE_WORDS),
-        np.uint64(2 * at.NUM_RULE_WORDS),
-    )
+    out = np.empty(54, np.uint64)
+    first, second = np.uint64(at.NUM_RULE_WORDS), np.uint64(2 * at.NUM_RULE_WORDS)
     for row in range(values.shape[0]):
         for index in range(at.NUM_RULE_WORDS):
             scratch[index] = words[np.uint64(row) * width + np.uint64(index)]
@@ -92,7 +74,7 @@ def action_values(
                 action = index * WORD_BITS + int(trailing_zeros(moves))
                 moves &= moves - ONE
                 value = _gain(scratch, scratch_octets, ZERO, np.uint64(action))
-                if _play_copy(scratch, scratch_octets, ZERO, action, first, out) == ZERO:
+                if play_copy(scratch, scratch_octets, ZERO, action, first, out) == ZERO:
                     value += MATE_VALUE
                 elif depth > 1:
                     value -= _best_reply(scratch, scratch_octets, first, second, out)

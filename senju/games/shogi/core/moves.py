@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from senju.games.shogi.core import layout as at
 from senju.games.shogi.core.attacks import attacked_from_above, pawn_drop_mates, stepping_attackers
 from senju.games.shogi.core.bits import (
     AROUND,
@@ -51,24 +52,10 @@ from senju.games.shogi.core.bits import (
     slide_rising,
     slide_up,
     up,
-    up_two,
     within,
     without,
 )
-from senju.games.shogi.core.layout import (
-    ALL,
-    BISHOP,
-    DRAGON,
-    GOLD,
-    HORSE,
-    KING,
-    KNIGHT,
-    LANCE,
-    OTHER,
-    PAWN,
-    ROOK,
-    SILVER,
-)
+from senju.games.shogi.core.packing import pack_sets
 from senju.kernels import ONE, ZERO, compiled, inlined
 
 Octets = NDArray[np.uint8]
@@ -76,14 +63,14 @@ Octets = NDArray[np.uint8]
 _PROMOTING = np.uint64(20)  # words from a direction's moves to the same with promotion
 _KNIGHT_LEFT, _KNIGHT_RIGHT = np.uint64(16), np.uint64(18)
 _DROPS = np.uint64(40)
-_2, _4, _8, _81 = (np.uint64(n) for n in (2, 4, 8, 81))
+_2, _3, _4, _7, _8, _81 = (np.uint64(n) for n in (2, 3, 4, 7, 8, 81))
 
 
 @inlined
 def _lines_to_king(words: Words, other: np.uint64, king_square: np.uint64) -> Squares:
     """Enemy sliders on a line with the king, whatever is in between."""
-    rooks = either(get(words, other + ROOK), get(words, other + DRAGON))
-    bishops = either(get(words, other + BISHOP), get(words, other + HORSE))
+    rooks = either(get(words, other + at.ROOK), get(words, other + at.DRAGON))
+    bishops = either(get(words, other + at.BISHOP), get(words, other + at.HORSE))
     above = ray(UP, king_square)
     straight = either(
         either(above, ray(DOWN, king_square)), either(ray(LEFT, king_square), ray(RIGHT, king_square))
@@ -93,7 +80,7 @@ def _lines_to_king(words: Words, other: np.uint64, king_square: np.uint64) -> Sq
         either(ray(DOWN_LEFT, king_square), ray(DOWN_RIGHT, king_square)),
     )
     return either(
-        either(both(straight, rooks), both(diagonal, bishops)), both(above, get(words, other + LANCE))
+        either(both(straight, rooks), both(diagonal, bishops)), both(above, get(words, other + at.LANCE))
     )
 
 
@@ -109,36 +96,30 @@ def _write_promoting(out: Words, direction: np.uint64, squares: Squares) -> None
 
 @compiled
 def _add_slides(out: Words, direction: np.uint64, may_promote: bool, in_zone: bool, found: Squares) -> None:
-    at = direction << ONE
-    put(out, at, either(get(out, at), found))
+    offset = direction << ONE
+    put(out, offset, either(get(out, offset), found))
     if may_promote:
-        at += _PROMOTING
-        put(out, at, either(get(out, at), found if in_zone else within(found, ZONE)))
+        offset += _PROMOTING
+        put(out, offset, either(get(out, offset), found if in_zone else within(found, ZONE)))
 
 
 @inlined
 def _steps(
-    words: Words,
-    own: np.uint64,
-    occupied: Squares,
-    targets: Squares,
-    flights: Squares,
-    free: Any,
-    out: Words,
+    words: Words, own: np.uint64, occupied: Squares, targets: Squares, flights: Squares, free: Any, out: Words
 ) -> None:
     """Moves of stepping pieces, of lances, and of the king to its `flights`.
 
     `free` holds, per axis, the pieces that may move along it, and last the unpinned pieces.
     """
     on_file, on_rank, on_falling, on_rising, unpinned = free
-    silver, gold = get(words, own + SILVER), get(words, own + GOLD)
-    horse, dragon = get(words, own + HORSE), get(words, own + DRAGON)
+    silver, gold = get(words, own + at.SILVER), get(words, own + at.GOLD)
+    horse, dragon = get(words, own + at.HORSE), get(words, own + at.DRAGON)
     gold_or_horse, gold_or_dragon = either(gold, horse), either(gold, dragon)
-    silver_or_dragon, king = either(silver, dragon), get(words, own + KING)
+    silver_or_dragon, king = either(silver, dragon), get(words, own + at.KING)
     king_up, king_down, nothing = up(king), down(king), (ZERO, ZERO)
 
-    lances = slide_up(both(get(words, own + LANCE), on_file), occupied)
-    soldiers = both(either(up(both(get(words, own + PAWN), on_file)), lances), targets)
+    lances = slide_up(both(get(words, own + at.LANCE), on_file), occupied)
+    soldiers = both(either(up(both(get(words, own + at.PAWN), on_file)), lances), targets)
     silvers = both(up(both(silver, on_file)), targets)
     golds = both(up(both(gold_or_horse, on_file)), targets)
     golds = either(golds, both(king_up, flights))
@@ -170,7 +151,7 @@ def _steps(
     _write(out, DOWN_RIGHT, either(backwards, both(right(king_down), flights)))
     _write_promoting(out, DOWN_RIGHT, both(right(down(within(both(silver, on_falling), ZONE))), targets))
 
-    jumps = up_two(both(get(words, own + KNIGHT), unpinned))
+    jumps = up(up(both(get(words, own + at.KNIGHT), unpinned)))
     jumps_left, jumps_right = both(left(jumps), targets), both(right(jumps), targets)
     put(out, _KNIGHT_LEFT, within(jumps_left, NOT_RANKS_01))
     put(out, _KNIGHT_LEFT + _PROMOTING, within(jumps_left, ZONE))
@@ -182,8 +163,8 @@ def _steps(
 def _slides(words: Words, own: np.uint64, occupied: Squares, targets: Squares, free: Any, out: Words) -> None:
     """Moves of rooks, bishops, dragons and horses, one piece at a time."""
     on_file, on_rank, on_falling, on_rising, _ = free
-    dragons, horses = get(words, own + DRAGON), get(words, own + HORSE)
-    rooks = either(get(words, own + ROOK), dragons)
+    dragons, horses = get(words, own + at.DRAGON), get(words, own + at.HORSE)
+    rooks = either(get(words, own + at.ROOK), dragons)
     while is_any(rooks):
         square, piece = first(rooks), only(first(rooks))
         rooks = rest(rooks)
@@ -198,7 +179,7 @@ def _slides(words: Words, own: np.uint64, occupied: Squares, targets: Squares, f
             _add_slides(out, LEFT, may_promote, in_zone, found)
             found = both(slide_falling(RIGHT, square, occupied), targets)
             _add_slides(out, RIGHT, may_promote, in_zone, found)
-    bishops = either(get(words, own + BISHOP), horses)
+    bishops = either(get(words, own + at.BISHOP), horses)
     while is_any(bishops):
         square, piece = first(bishops), only(first(bishops))
         bishops = rest(bishops)
@@ -223,17 +204,18 @@ def _held(octets: Octets, hand: np.uint64, ranks: np.uint64) -> Any:
 
 @inlined
 def _drops(
-    words: Words, own: np.uint64, octets: Octets, hand: np.uint64, targets: Squares, out: Words
+    words: Words, octets: Octets, base: np.uint64, side: np.uint64, targets: Squares, out: Words
 ) -> None:
     """Drops of the pieces in hand onto `targets`, which are empty squares."""
+    own, hand = base + at.VIEW * side, (base << _3) + at.HANDS_BYTE + _7 * side
     # subtracting the pawns from the last rank borrows in each file with a pawn
-    pawns = get(words, own + PAWN)
+    pawns = get(words, own + at.PAWN)
     open_low, open_high = (RANK_8_LOW - pawns[0]) & RANK_8_LOW, (RANK_8_HIGH - pawns[1]) & RANK_8_HIGH
     open_files = (open_low << ONE) - (open_low >> _8), (open_high << ONE) - (open_high >> _8)
     squares = within(both(targets, open_files), _held(octets, hand, NOT_RANK_0))
-    king = get(words, own + OTHER + KING)
+    king = get(words, own + at.OTHER + at.KING)
     in_front = both(down(king), squares)
-    if is_any(in_front) and pawn_drop_mates(words, own, first(king)):
+    if is_any(in_front) and pawn_drop_mates(words, own, base + at.VIEW * (ONE - side), first(king)):
         squares = without(squares, in_front)
     put(out, _DROPS, squares)
     put(out, _DROPS + _2, within(targets, _held(octets, hand + ONE, NOT_RANK_0)))
@@ -243,10 +225,15 @@ def _drops(
 
 
 @inlined
-def generate(words: Words, own: np.uint64, octets: Octets, hand: np.uint64, out: Words) -> Any:
-    """Write the legal moves of the side whose view is at `own` as 27 sets; return whether it is in check."""
-    other = own + OTHER
-    mine, theirs, king = get(words, own + ALL), get(words, other + ALL), get(words, own + KING)
+def generate(words: Words, octets: Octets, base: np.uint64, out: Words) -> Any:
+    """Write the legal actions of a row; return whether its mover is in check, and the number of actions.
+
+    `out` has room for the 27 sets.
+    """
+    side = np.uint64(octets[(base << _3) + at.SIDE_BYTE])
+    own = base + at.VIEW * side
+    other = own + at.OTHER
+    mine, theirs, king = get(words, own + at.ALL), get(words, other + at.ALL), get(words, own + at.KING)
     occupied, king_square = either(mine, theirs), first(king)
     # without the king, so that it cannot flee along a slider's line
     attacked = attacked_from_above(words, other, without(occupied, king))
@@ -293,5 +280,5 @@ def generate(words: Words, own: np.uint64, octets: Octets, hand: np.uint64, out:
     flights = without(without(get(AROUND, king_square << ONE), mine), attacked)
     _steps(words, own, occupied, targets, flights, free, out)
     _slides(words, own, occupied, targets, free, out)
-    _drops(words, own, octets, hand, empty, out)
-    return is_check
+    _drops(words, octets, base, side, empty, out)
+    return is_check, pack_sets(out, words, base + at.LEGAL)

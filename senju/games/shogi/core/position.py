@@ -6,8 +6,8 @@ import numpy as np
 
 from senju.games.shogi.core import layout as at
 from senju.games.shogi.core.bits import OPPOSITE, Words, either, get, nearest
-from senju.games.shogi.core.moves import Octets
-from senju.kernels import ALL_BITS, ONE, ZERO, compiled, inlined
+from senju.games.shogi.core.moves import Octets, generate
+from senju.kernels import ALL_BITS, ONE, WORD_BITS, ZERO, compiled, inlined, trailing_zeros
 
 # whether a piece moves as gold does
 _AS_GOLD = np.array([ALL_BITS if code in (5, 9, 10, 11, 12) else 0 for code in range(16)], np.uint64)
@@ -132,3 +132,49 @@ def play(words: Words, octets: Octets, base: np.uint64, action: np.uint64) -> No
     _flip_piece(words, own, mirrored, piece, target)
     octets[start + at.SIDE_BYTE] ^= _ONE_PIECE
     words[base + at.HASH] = key ^ board_key(piece | colour, target_on_board) ^ _SIDE_KEY
+
+
+@compiled
+def play_copy(
+    words: Words, octets: Octets, base: np.uint64, action: int, offset: np.uint64, out: Words
+) -> Any:
+    """Play a move in a copy of the row at word `offset`; return the number of replies."""
+    for index in range(at.NUM_RULE_WORDS):
+        words[offset + np.uint64(index)] = words[base + np.uint64(index)]
+    play(words, octets, offset, np.uint64(action))
+    _, num_replies = generate(words, octets, offset, out)
+    return num_replies
+
+
+@compiled
+def _take_first(actions: Words) -> int:
+    """Remove the first action from a set of them; -1 if it is empty."""
+    for index in range(actions.shape[0]):
+        word = actions[index]
+        if word != ZERO:
+            actions[index] = word & (word - ONE)
+            return index * WORD_BITS + int(trailing_zeros(word))
+    return -1
+
+
+@compiled
+def count_lines(words: Words, octets: Octets, width: np.uint64, depth: int) -> int:
+    """Perft: the number of sequences of `depth` moves, at least 2, from row 0; overwrites the other rows."""
+    out, legal = np.empty(54, np.uint64), int(at.LEGAL)
+    left = np.empty((depth, at.NUM_LEGAL_WORDS), np.uint64)  # moves still to try at each ply
+    left[0] = words[legal : legal + at.NUM_LEGAL_WORDS]
+    total, ply = 0, 0
+    while ply >= 0:
+        action = _take_first(left[ply])
+        if action < 0:
+            ply -= 1
+            continue
+        base = np.uint64(ply) * width
+        num_moves = play_copy(words, octets, base, action, base + width, out)
+        if ply == depth - 2:
+            total += int(num_moves)
+            continue
+        ply += 1
+        first = legal + ply * int(width)
+        left[ply] = words[first : first + at.NUM_LEGAL_WORDS]
+    return total

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from senju.games.shogi.core import layout as at
 from senju.games.shogi.core.bits import ZONE, Words, either, get, is_any, within
 from senju.games.shogi.core.moves import Octets, generate
-from senju.games.shogi.core.packing import pack_sets
 from senju.games.shogi.core.position import play, set_up
 from senju.kernels import ONE, ZERO, compiled, inlined, popcount
 
@@ -17,9 +16,8 @@ RUNNING, MATE, REPETITION, PERPETUAL_LOSS, PERPETUAL_WIN, DECLARATION, PLY_LIMIT
     np.uint8(code) for code in range(7)
 )
 NO_DECLARATION = np.uint64(10**6)  # more points than a side can have
-_BIT_OF_SEEN, _LOW6, _3, _4, _6, _7, _8, _40, _48, _56 = (
-    np.uint64(n) for n in (4095, 63, 3, 4, 6, 7, 8, 40, 48, 56)
-)
+_BIT_OF_SEEN, _LOW6 = np.uint64(4095), np.uint64(63)
+_3, _4, _6, _8, _40, _48, _56 = (np.uint64(n) for n in (3, 4, 6, 8, 40, 48, 56))
 _SEVEN_BYTES, _BYTE, _EACH_BYTE = np.uint64((1 << 56) - 1), np.uint64(255), np.uint64(0x0101010101010101)
 _NUM_ACTIONS = 2187
 _PIECES_TO_DECLARE = np.uint64(10)
@@ -91,8 +89,7 @@ def _arrive(
     """Compute the legal moves, check and ending of a position that was just reached."""
     start = base << _3
     side, ply = np.uint64(octets[start + at.SIDE_BYTE]), words[base + at.PLY]
-    is_check = generate(words, base + at.VIEW * side, octets, start + at.HANDS_BYTE + _7 * side, out)
-    num_moves = pack_sets(out, words, base + at.LEGAL)
+    is_check, num_moves = generate(words, octets, base, out)
     octets[start + at.IS_CHECK_BYTE] = 1 if is_check else 0
     words[base + at.CHECK_RUNS + side] = words[base + at.CHECK_RUNS + side] + ONE if is_check else ZERO
     ending = _repetition(words, octets, base, ply, side)
