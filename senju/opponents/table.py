@@ -7,14 +7,13 @@ opponents, so that a large pool costs no more than a small one.
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
-from senju.collect.exploration import Acting
+from senju.collect.exploration import BY_POLICY, Acting
 from senju.collect.orders import NO_ORDERS, Orders
 from senju.collect.policy import Policy
 from senju.collect.seating import CURRENT, Failure, Others
@@ -37,12 +36,12 @@ _READY_ROLLOUTS = 4  # the opponents of so many rollouts keep a network with the
 class OpponentSpec:
     """A fixed opponent: a player by description, or an agent with its network, whose weights are published.
 
-    `OpponentSpec(**plain)` and `dataclasses.asdict` turn it from and into plain data.
+    Like a plan, of which it is a part, it takes plain data as well: `OpponentSpec(**plain)`.
     """
 
     description: str
     model: dict[str, Any] | None = None
-    acting: dict[str, Any] = field(default_factory=dict)  # of an agent: Acting
+    acting: Acting = BY_POLICY  # of an agent
 
     @property
     def is_agent(self) -> bool:
@@ -249,7 +248,7 @@ class OpponentTable(Others):
         spec = self.settings.fixed[number - 1]
         if not spec.is_agent:
             return described_player(self.game, spec.description)
-        player = self._substitute(self._fixed_models[number], Acting(**spec.acting))
+        player = self._substitute(self._fixed_models[number], spec.acting)
         player.load(spec.description, self._weights_of(number))
         return player
 
