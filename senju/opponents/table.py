@@ -97,15 +97,6 @@ def _seat(
                 seated[row, seat] = ids[_draw(seed, number, game, seat + 1, OPPONENT, thresholds)]
 
 
-@compiled
-def _draw_active(
-    seed: np.uint64, row: int, version: int, thresholds: NDArray[np.float64], active: NDArray[np.int64]
-) -> None:
-    """Draw active opponents independently by the odds: games that choose among them evenly keep the odds."""
-    for index in range(active.shape[0]):
-        active[index] = _draw(seed, row, version, index, ACTIVE, thresholds)
-
-
 class _Substitute(AgentPlayer):
     """A network that plays for one opponent after another; `load` takes the next one's weights."""
 
@@ -175,8 +166,12 @@ class OpponentTable(Others):
         odds = np.array([odds for _, odds in drawn])
         self._thresholds = np.cumsum(odds) / odds.sum() if drawn else odds
         if len(drawn) > in_play:
-            active = np.zeros(in_play, np.int64)
-            _draw_active(rows.seed, int(rows.clock[0]["row"]), orders.version, self._thresholds, active)
+            # drawn independently by the odds: games that choose among them evenly keep the odds
+            row = int(rows.clock[0]["row"])
+            active = [
+                _draw(rows.seed, row, orders.version, index, ACTIVE, self._thresholds)
+                for index in range(in_play)
+            ]
             self._ids = self._ids[active]
             self._thresholds = np.arange(1, in_play + 1) / in_play
 
