@@ -159,11 +159,6 @@ class DQN(GradientLearner[Sample, Transitions]):
         done = min(self.version / whole, 1.0) if whole else 1.0
         return config.epsilon_start + (config.epsilon_end - config.epsilon_start) * done
 
-    @property
-    def models(self) -> tuple[Model, ...]:
-        """The network and the target network."""
-        return self.model, self.target
-
     def learn(self, rollouts: Sequence[Rollout]) -> Learning[Sample]:
         """Store the new rollouts, then take the gradient steps that are due, on samples of the replay."""
         self.clock.start()

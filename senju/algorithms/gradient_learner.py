@@ -65,13 +65,9 @@ class GradientLearner(Learner, Generic[BatchT, TensorsT]):
         self.model = model.to(setup.device)
         trained = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.Adam(trained, lr=config.learning_rate, eps=1e-5, fused=True)
-        self.networks: tuple[Network, ...] = (SingleNetwork(self.model, self.optimizer),)
+        # the first one learns; others, such as a target network, follow it
+        self.networks: tuple[SingleNetwork, ...] = (SingleNetwork(self.model, self.optimizer),)
         self.clock = StageClock()
-
-    @property
-    def models(self) -> tuple[Model, ...]:
-        """One model for each of `networks`; the first one learns."""
-        return (self.model,)
 
     @abstractmethod
     def learn(self, rollouts: Sequence[Rollout]) -> "Learning[BatchT]":

@@ -52,11 +52,11 @@ class SingleNetwork(Network):
     """One model and its optimizer."""
 
     def __init__(self, model: Model, optimizer: torch.optim.Optimizer) -> None:
-        self._model, self._optimizer = model, optimizer
+        self.model, self._optimizer = model, optimizer
         self._parameters = [p for p in model.parameters() if p.requires_grad]
 
     def __call__(self, observation: Tensor) -> tuple[Tensor, Tensor]:
-        output: tuple[Tensor, Tensor] = self._model(observation)
+        output: tuple[Tensor, Tensor] = self.model(observation)
         return output
 
     def backward(self, loss: Loss) -> None:

@@ -123,7 +123,7 @@ class PPO(GradientLearner[Selection, Minibatch]):
         for shard in dict.fromkeys(rollout.shard for rollout in rollouts):
             asked = [rollout for rollout in rollouts if rollout.shard == shard]
             since = max(asked[0].turn, self._newest.get(shard, -1) + 1)
-            sealed = [turn for turn in self._reader.sealed(shard) if turn >= since]
+            sealed = [turn for turn in self._reader.ring.sealed(shard) if turn >= since]
             are_there = sealed[:1] == [asked[0].turn]
             for turn in sealed[: len(asked)] if are_there else sealed[-len(asked) :]:
                 data = self._reader.slot(shard, turn)

@@ -46,7 +46,8 @@ class LearnerStack:
         self.seats, self._names = [each.seat for each in settings], [each.name for each in settings]
         self._learners = learners
         self._stacks = [
-            ModelStack(models) for models in zip(*(each.models for each in learners), strict=True)
+            ModelStack([network.model for network in networks])
+            for networks in zip(*(each.networks for each in learners), strict=True)
         ]
         self.networks = self._stacks[0]
         self._adam = StackedAdam(self.networks, [each.optimizer for each in learners])
