@@ -7,9 +7,7 @@ import copy
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import Tensor
 
@@ -17,13 +15,13 @@ from senju.algorithms.dqn_loss import REPORT, Rules, Transitions, dqn_loss, tran
 from senju.algorithms.gradient_learner import (
     GradientConfig,
     GradientLearner,
-    GradientStep,
+    GradientNorm,
     Learning,
-    Metrics,
+    LearningRate,
 )
 from senju.algorithms.learner import Demands, LearnerSetup, LearnerState
-from senju.algorithms.networks import Network, SingleNetwork
-from senju.algorithms.optimising import load_network, load_weights, refuse_divergence, saved_network
+from senju.algorithms.networks import Loss, Network, SingleNetwork
+from senju.algorithms.optimising import load_weights, refuse_divergence
 from senju.algorithms.replay import Priorities, Replay
 from senju.algorithms.ring_reader import Sample
 from senju.collect.exploration import Acting
@@ -38,8 +36,8 @@ from senju.timing import StageClock
 class DQNConfig(GradientConfig):
     """Settings of the `dqn` algorithm."""
 
-    learning_rate: float = Field(5e-4, gt=0, le=1, description="Adam's step size at the start.")
-    max_gradient_norm: float = Field(10.0, gt=0, description="Longer gradients are clipped to this norm.")
+    learning_rate: LearningRate = 5e-4
+    max_gradient_norm: GradientNorm = 10.0
     batch_size: int = Field(256, ge=1, le=2**20, description="Decisions per gradient step.")
     replay_size: int = Field(
         200_000, ge=1, le=2**50, description="Positions that are kept, rounded up to whole rollouts."
@@ -111,11 +109,11 @@ class DQN(GradientLearner[Sample, Transitions]):
     """Learns action values from decisions of long ago and of just now."""
 
     Config = DQNConfig
+    config: DQNConfig
 
     def __init__(self, model: Model, config: Part, setup: LearnerSetup) -> None:
         assert isinstance(config, DQNConfig)
         super().__init__(model, config, setup)
-        self.config = config
         self.rules = Rules(config.double, config.dueling, config.huber_delta)
         self.target = copy.deepcopy(self.model).requires_grad_(False)
         self.networks = (*self.networks, SingleNetwork(self.target, self.optimizer))
@@ -161,11 +159,6 @@ class DQN(GradientLearner[Sample, Transitions]):
         done = min(self.version / whole, 1.0) if whole else 1.0
         return config.epsilon_start + (config.epsilon_end - config.epsilon_start) * done
 
-    @property
-    def models(self) -> tuple[Model, ...]:
-        """The network and the target network."""
-        return self.model, self.target
-
     def learn(self, rollouts: Sequence[Rollout]) -> Learning[Sample]:
         """Store the new rollouts, then take the gradient steps that are due, on samples of the replay."""
         self.clock.start()
@@ -187,7 +180,7 @@ class DQN(GradientLearner[Sample, Transitions]):
                 self.replay.learn_priorities(sample.frames, step.errors)
                 self.clock.lap("priorities")
         self.version += 1
-        metrics = _means(self._read(reports)) | {
+        metrics = self._means(reports, REPORT) | {
             "epsilon": epsilon,
             "learning_rate": learning_rate,
             "gradient_steps": float(num_steps),
@@ -249,18 +242,11 @@ class DQN(GradientLearner[Sample, Transitions]):
     def collate(self, batches: Sequence[Sample]) -> Transitions:
         return transitions(batches, self.num_actions, self.setup.device)
 
-    def gradient_step(
-        self, networks: Sequence[Network], batch: Transitions, clock: StageClock
-    ) -> GradientStep:
-        """One step towards the targets; errors are returned where priorities need them."""
+    def compute_loss(self, networks: Sequence[Network], batch: Transitions, clock: StageClock) -> Loss:
         network, target = networks
-        loss = dqn_loss(network, target, batch, self.rules, clock)
-        network.backward([loss.losses.sum()], None)
-        clock.lap("backward")
-        norm = network.descend(self.config.max_gradient_norm)
-        errors = loss.errors.cpu().numpy() if self.config.prioritised else None
-        clock.lap("optimise")
-        return GradientStep(torch.cat([loss.report, norm.unsqueeze(-1)], -1), errors)
+        found = dqn_loss(network, target, batch, self.rules, clock)
+        errors = found.errors if self.config.prioritised else None
+        return Loss((found.losses.sum(),), None, found.report, errors)
 
     @property
     def target_share(self) -> float:
@@ -279,31 +265,19 @@ class DQN(GradientLearner[Sample, Transitions]):
 
     def state(self) -> LearnerState:
         """Both networks, Adam's moments, priorities and counters; the rollouts are the ring's matter."""
-        tensors = saved_network(self.model, self.optimizer)
-        tensors |= {f"target.{name}": t.detach().clone() for name, t in self.target.state_dict().items()}
-        tensors |= {f"replay.{name}": torch.from_numpy(a) for name, a in self.replay.state().items()}
-        numbers = {
-            "version": self.version,
-            "turns": self._num_turns,
-            "gradient_steps": self.gradient_steps,
-            "owed": self._owed,
-        }
-        return LearnerState(tensors, numbers)
+        state = super().state()
+        target = {f"target.{name}": t.detach().clone() for name, t in self.target.state_dict().items()}
+        replay = {f"replay.{name}": torch.from_numpy(a) for name, a in self.replay.state().items()}
+        counters = {"turns": self._num_turns, "gradient_steps": self.gradient_steps, "owed": self._owed}
+        return LearnerState(state.tensors | target | replay, state.numbers | counters)
 
     def load_state(self, state: LearnerState) -> None:
         """Go on from a saved state, with the rollouts that lie in the ring."""
-        self.version = state.count("version")
+        super().load_state(state)
         self._num_turns = state.count("turns")
         self.gradient_steps, self._owed = state.count("gradient_steps"), state.amount("owed")
-        load_network(self.model, self.optimizer, state.tensors, self.setup.device)
         load_weights(self.target, state.tensors, "target.")
         prefix = "replay."
         kept = {n.removeprefix(prefix): t.numpy() for n, t in state.tensors.items() if n.startswith(prefix)}
         self.replay.rebuild(last_turn=self._num_turns - 1)
         self.replay.load_state(kept, self.is_following)
-
-
-def _means(reports: NDArray[np.float64] | None) -> Metrics:
-    """Means over the steps; empty where no step was due."""
-    means = [] if reports is None else reports.mean(axis=0).tolist()
-    return dict(zip((*REPORT, "gradient_norm"), means, strict=False))

@@ -12,7 +12,7 @@ from senju.algorithms.masked_categorical import unpack_legal_bits
 from senju.algorithms.ring_reader import Sample
 from senju.timing import StageClock
 
-Network = Callable[[Tensor], tuple[Tensor, Tensor]]  # observation -> logits [..., action], value [...]
+Evaluate = Callable[[Tensor], tuple[Tensor, Tensor]]  # observation -> logits [..., action], value [...]
 
 REPORT = ("loss", "mean_error", "mean_value", "mean_target")
 
@@ -100,7 +100,7 @@ def in_one_copy(columns: dict[str, list[NDArray[Any]]], device: torch.device) ->
 
 
 def dqn_loss(
-    network: Network, target_network: Network, batch: Transitions, rules: Rules, clock: StageClock
+    network: Evaluate, target_network: Evaluate, batch: Transitions, rules: Rules, clock: StageClock
 ) -> DQNLoss:
     """How wrong the network's values are, and the loss to minimise."""
     with torch.no_grad():
@@ -118,7 +118,7 @@ def dqn_loss(
     return DQNLoss(loss, errors, torch.stack(numbers, -1))
 
 
-def _next_values(network: Network, target_network: Network, batch: Transitions, rules: Rules) -> Tensor:
+def _next_values(network: Evaluate, target_network: Evaluate, batch: Transitions, rules: Rules) -> Tensor:
     """The value of the best legal action, by the target network."""
     observation, is_legal = batch.next_observation, batch.is_next_legal
     logits, positions = target_network(observation)

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Generator, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Annotated, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from senju.algorithms.learner import Learner, LearnerSetup
-from senju.algorithms.networks import Network, SingleNetwork
-from senju.algorithms.optimising import Schedule, scheduled, set_learning_rate
+from senju.algorithms.learner import Learner, LearnerSetup, LearnerState
+from senju.algorithms.networks import Loss, Network, SingleNetwork
+from senju.algorithms.optimising import Schedule, load_network, saved_network, scheduled, set_learning_rate
 from senju.collect.slots import Rollout
 from senju.config import Part
 from senju.models.model import Model
@@ -23,16 +23,19 @@ Metrics = dict[str, float]
 BatchT = TypeVar("BatchT")
 TensorsT = TypeVar("TensorsT")
 
+LearningRate = Annotated[float, Field(gt=0, le=1, description="Adam's step size at the start.")]
+GradientNorm = Annotated[float, Field(gt=0, description="Longer gradients are clipped to this norm.")]
+
 
 class GradientConfig(Part):
     """The settings that every learner with gradient steps has."""
 
-    learning_rate: float = Field(1e-3, gt=0, le=1, description="Adam's step size at the start.")
+    learning_rate: LearningRate = 1e-3
     schedule: Schedule = Field("linear", description="How the learning rate falls over the run.")
     final_learning_rate: float = Field(
         0.05, ge=0, le=1, description="The last learning rate, as a share of the first."
     )
-    max_gradient_norm: float = Field(0.5, gt=0, description="Longer gradients are clipped to this norm.")
+    max_gradient_norm: GradientNorm = 0.5
 
 
 class GradientStep(NamedTuple):
@@ -58,17 +61,13 @@ class GradientLearner(Learner, Generic[BatchT, TensorsT]):
     """
 
     def __init__(self, model: Model, config: GradientConfig, setup: LearnerSetup) -> None:
-        self.setup, self.version, self._gradient_config = setup, 0, config
+        self.setup, self.version, self.config = setup, 0, config
         self.model = model.to(setup.device)
         trained = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.Adam(trained, lr=config.learning_rate, eps=1e-5, fused=True)
-        self.networks: tuple[Network, ...] = (SingleNetwork(self.model, self.optimizer),)
+        # the first one learns; others, such as a target network, follow it
+        self.networks: tuple[SingleNetwork, ...] = (SingleNetwork(self.model, self.optimizer),)
         self.clock = StageClock()
-
-    @property
-    def models(self) -> tuple[Model, ...]:
-        """One model for each of `networks`; the first one learns."""
-        return (self.model,)
 
     @abstractmethod
     def learn(self, rollouts: Sequence[Rollout]) -> "Learning[BatchT]":
@@ -87,8 +86,18 @@ class GradientLearner(Learner, Generic[BatchT, TensorsT]):
         """Batches of one size as tensors [batch, sample, …] on the learner's device."""
 
     @abstractmethod
+    def compute_loss(self, networks: Sequence[Network], batch: TensorsT, clock: StageClock) -> Loss:
+        """The loss of the first network on a batch, which may be of several networks of a stack."""
+
     def gradient_step(self, networks: Sequence[Network], batch: TensorsT, clock: StageClock) -> GradientStep:
-        """Change the first network by one step on a batch, which may be of several networks of a stack."""
+        """Change the first network by one step on a batch."""
+        loss = self.compute_loss(networks, batch, clock)
+        networks[0].backward(loss)
+        clock.lap("backward")
+        norm = networks[0].descend(self.config.max_gradient_norm)
+        errors = loss.errors.cpu().numpy() if loss.errors is not None else None
+        clock.lap("optimise")
+        return GradientStep(torch.cat([loss.report, norm.unsqueeze(-1)], -1), errors)
 
     @property
     def target_share(self) -> float:
@@ -114,33 +123,36 @@ class GradientLearner(Learner, Generic[BatchT, TensorsT]):
             metrics: Metrics = end.value
             return metrics
 
-    def _read(self, reports: Sequence[Tensor]) -> NDArray[np.float64] | None:
-        """[step, number] of an update's reports; None without a step. Waits for the device."""
+    def _means(self, reports: Sequence[Tensor], names: Sequence[str]) -> Metrics:
+        """The means of an update's reports, by name; empty without a step. Waits for the device."""
+        if not reports:
+            return {}
         self.clock.start()
-        numbers = torch.stack(list(reports)).double().cpu().numpy() if reports else None
+        means = torch.stack(list(reports)).double().cpu().numpy().mean(axis=0).tolist()
         self.clock.lap("optimise")
-        return numbers
+        return dict(zip((*names, "gradient_norm"), means, strict=True))
 
     @property
     def progress(self) -> float:
         """The finished share of the run, 0 to 1."""
         return min(self.version / max(self.setup.total_updates, 1), 1.0)
 
-    @property
-    def learning_rate(self) -> float:
-        """The learning rate of the current update."""
-        return float(self.optimizer.param_groups[0]["lr"])
-
     def _set_learning_rate(self) -> float:
-        config = self._gradient_config
+        config = self.config
         rate = scheduled(config.learning_rate, config.schedule, config.final_learning_rate, self.progress)
         set_learning_rate(self.optimizer, rate)
         return rate
 
+    def state(self) -> LearnerState:
+        """Copies of the weights and Adam's moments, and the version."""
+        return LearnerState(saved_network(self.model, self.optimizer), {"version": self.version})
+
+    def load_state(self, state: LearnerState) -> None:
+        self.version = state.count("version")
+        load_network(self.model, self.optimizer, state.tensors, self.setup.device)
+
     def weights(self) -> Weights:
-        """The weights to publish."""
         return WeightBlock(self.model).read()
 
     def take_timings(self) -> dict[str, float]:
-        """Seconds per stage since the last call."""
         return self.clock.take()

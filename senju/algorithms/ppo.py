@@ -12,16 +12,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from senju.algorithms.gradient_learner import (
-    GradientConfig,
-    GradientLearner,
-    GradientStep,
-    Learning,
-    Metrics,
-)
-from senju.algorithms.learner import LearnerSetup, LearnerState
-from senju.algorithms.networks import Network
-from senju.algorithms.optimising import load_network, refuse_divergence, saved_network
+from senju.algorithms.gradient_learner import GradientConfig, GradientLearner, Learning, Metrics
+from senju.algorithms.learner import LearnerSetup
+from senju.algorithms.networks import Loss, Network
+from senju.algorithms.optimising import refuse_divergence
 from senju.algorithms.ppo_loss import (
     Coefficients,
     LossFunction,
@@ -70,11 +64,11 @@ class PPO(GradientLearner[Selection, Minibatch]):
     """Learns from the latest batch in a few epochs of clipped steps, then drops it."""
 
     Config = PPOConfig
+    config: PPOConfig
 
     def __init__(self, model: Model, config: Part, setup: LearnerSetup) -> None:
         assert isinstance(config, PPOConfig)
         super().__init__(model, config, setup)
-        self.config = config
         self.loss: LossFunction = compiled_loss if setup.device.type == "cpu" else reference_loss
         self.coefficients = Coefficients(
             config.clip_range, config.value_coefficient, config.entropy_coefficient
@@ -109,7 +103,12 @@ class PPO(GradientLearner[Selection, Minibatch]):
                 break
         self.version += 1
         self._joined = ((), ())
-        metrics |= _means(self._read(reports))
+        first = LossReport(*reports[0][:-1].tolist())  # computed before the policy changed
+        metrics |= self._means(reports, LossReport._fields) | {
+            "largest_ratio_error": first.largest_ratio_error,
+            "first_minibatch_kl": first.approximate_kl,
+            "gradient_steps": float(len(reports)),
+        }
         refuse_divergence(self.version, metrics)
         return metrics
 
@@ -124,7 +123,7 @@ class PPO(GradientLearner[Selection, Minibatch]):
         for shard in dict.fromkeys(rollout.shard for rollout in rollouts):
             asked = [rollout for rollout in rollouts if rollout.shard == shard]
             since = max(asked[0].turn, self._newest.get(shard, -1) + 1)
-            sealed = [turn for turn in self._reader.sealed(shard) if turn >= since]
+            sealed = [turn for turn in self._reader.ring.sealed(shard) if turn >= since]
             are_there = sealed[:1] == [asked[0].turn]
             for turn in sealed[: len(asked)] if are_there else sealed[-len(asked) :]:
                 data = self._reader.slot(shard, turn)
@@ -135,34 +134,25 @@ class PPO(GradientLearner[Selection, Minibatch]):
 
     def _prepare(self, rollouts: Sequence[Rollout]) -> tuple[Minibatch, dict[str, float]]:
         """All decisions of the rollouts as one flat batch on the learner's device."""
-        estimates = [
-            generalised_advantages(rollout.data, self.config.gamma, self.config.gae_lambda)
-            for rollout in rollouts
-        ]
-        is_known = _flat([estimate.is_known for estimate in estimates], 0)
+        slots = [rollout.data for rollout in rollouts]
+        estimates = [generalised_advantages(s, self.config.gamma, self.config.gae_lambda) for s in slots]
+        advantages, returns, is_known = map(_flat, zip(*estimates, strict=True))
         if not is_known.any():
             raise ConfigError(
                 f"none of the {is_known.size} decisions has a known outcome: the rollouts are too short "
                 "for a seat to move twice; collect with a larger rollout_steps"
             )
-        advantages = _flat([estimate.advantages for estimate in estimates], 0)
-        returns = _flat([estimate.returns for estimate in estimates], 0)
-        values = _flat([rollout.data.values for rollout in rollouts], 0)
-        columns = [
-            _flat([rollout.data.observation for rollout in rollouts], rollouts[0].data.observation.ndim - 3),
-            _flat([rollout.data.legal for rollout in rollouts], 1).view(np.int64),
-            _flat([rollout.data.actions for rollout in rollouts], 0),
-            _flat([rollout.data.log_probs for rollout in rollouts], 0),
-            advantages,
-            returns,
-        ]
+        names = ("observation", "legal", "actions", "log_probs", "values")
+        columns = [_flat([getattr(slot, name) for slot in slots]) for name in names]
+        columns += [advantages, returns]
         if not is_known.all():
             columns = [column[is_known] for column in columns]
-            advantages, returns, values = columns[4], columns[5], values[is_known]
+        observation, legal, actions, log_probs, values, advantages, returns = columns
         metrics = _describe(returns, values)
         if self.config.normalise_advantages:
-            columns[4] = (advantages - advantages.mean()) / (advantages.std() + np.float32(1e-8))
-        return Minibatch(*(torch.from_numpy(c).to(self.setup.device) for c in columns)), metrics
+            advantages = (advantages - advantages.mean()) / (advantages.std() + np.float32(1e-8))
+        batch = (observation, legal.view(np.int64), actions, log_probs, advantages, returns)
+        return Minibatch(*(torch.from_numpy(column).to(self.setup.device) for column in batch)), metrics
 
     def _shuffled(self, num_decisions: int, epoch: int) -> Iterator[Tensor]:
         """Indices of all decisions; their order depends only on (seed, update, epoch)."""
@@ -191,52 +181,23 @@ class PPO(GradientLearner[Selection, Minibatch]):
         columns = (column.index_select(0, indices) for column in self._joined[1])
         return Minibatch(*(column.view(*shape, *column.shape[1:]) for column in columns))
 
-    def gradient_step(self, networks: Sequence[Network], batch: Minibatch, clock: StageClock) -> GradientStep:
-        """One clipped step."""
-        (network,) = networks
+    def compute_loss(self, networks: Sequence[Network], batch: Minibatch, clock: StageClock) -> Loss:
         is_rounded = self.config.precision == "bfloat16"
         with torch.autocast(self.setup.device.type, torch.bfloat16, enabled=is_rounded):
-            logits, values = network(batch.observation.float())
+            logits, values = networks[0](batch.observation.float())
         clock.lap("forward")
-        loss = self.loss(logits.float(), values.float(), batch, self.coefficients)
-        network.backward(loss.outputs, loss.slopes)
-        clock.lap("backward")
-        norm = network.descend(self.config.max_gradient_norm)
-        clock.lap("optimise")
-        return GradientStep(torch.cat([loss.report, norm.unsqueeze(-1)], -1))
-
-    def state(self) -> LearnerState:
-        """Copies of the weights and Adam's moments, and the version."""
-        return LearnerState(saved_network(self.model, self.optimizer), {"version": self.version})
-
-    def load_state(self, state: LearnerState) -> None:
-        """Go on from a saved state."""
-        self.version = state.count("version")
-        load_network(self.model, self.optimizer, state.tensors, self.setup.device)
+        return self.loss(logits.float(), values.float(), batch, self.coefficients)
 
 
 _KL = LossReport._fields.index("approximate_kl")
 
 
-def _means(reports: NDArray[np.float64] | None) -> Metrics:
-    """Means over the steps; and the first step's numbers, computed before the policy changed."""
-    assert reports is not None, "there is one step at least"
-    names = (*LossReport._fields, "gradient_norm")
-    first = LossReport(*reports[0, :-1].tolist())
-    return dict(zip(names, reports.mean(axis=0).tolist(), strict=True)) | {
-        "largest_ratio_error": first.largest_ratio_error,
-        "first_minibatch_kl": first.approximate_kl,
-        "gradient_steps": float(len(reports)),
-    }
+def _flat(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Rollouts' arrays [time, row, acting, …] joined as [decision, …]."""
+    return np.concatenate([array.reshape(-1, *array.shape[3:]) for array in arrays])
 
 
-def _flat(arrays: Sequence[NDArray[Any]], trailing: int) -> NDArray[Any]:
-    """Rollouts' arrays joined, with all but the last `trailing` axes folded into one."""
-    shape = arrays[0].shape[len(arrays[0].shape) - trailing :]
-    return np.concatenate([array.reshape(-1, *shape) for array in arrays])
-
-
-def _describe(returns: NDArray[np.float32], values: NDArray[np.float32]) -> dict[str, float]:
+def _describe(returns: NDArray[np.float32], values: NDArray[np.float32]) -> Metrics:
     variance = float(returns.var())
     explained = 1.0 - float((returns - values).var()) / variance if variance > 0 else 0.0
     return {"explained_variance": explained, "mean_value": float(values.mean())}

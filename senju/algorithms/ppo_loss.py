@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from senju.algorithms.masked_categorical import MaskedCategorical, unpack_legal_bits
+from senju.algorithms.networks import Loss
 from senju.errors import ModelError, NoLegalActionError
 from senju.kernels import ONE, WORD_BITS, ZERO, compiled, is_allowed, log_normaliser, trailing_zeros
 
@@ -49,18 +50,6 @@ class LossReport(NamedTuple):
     approximate_kl: float
     clip_fraction: float
     largest_ratio_error: float  # max |ratio - 1|
-
-
-class Loss(NamedTuple):
-    """Where differentiation begins: `torch.autograd.backward(outputs, slopes)`."""
-
-    outputs: tuple[Tensor, ...]
-    slopes: tuple[Tensor, ...] | None  # None: the output is the loss itself
-    report: Tensor  # [..., number], a LossReport each
-
-    def backward(self) -> None:
-        """Send the gradient into the graph."""
-        torch.autograd.backward(self.outputs, self.slopes)
 
 
 LossFunction = Callable[[Tensor, Tensor, Minibatch, Coefficients], Loss]
@@ -168,37 +157,26 @@ def compiled_loss(logits: Tensor, values: Tensor, batch: Minibatch, coefficients
     """The loss's gradient with respect to float32 `logits` and `values`, on the CPU."""
     logits_gradient, values_gradient = torch.zeros(logits.shape), torch.empty(values.shape)
     report = torch.zeros(*values.shape[:-1], len(LossReport._fields), dtype=torch.float64)
-    parts = (logits.detach(), values.detach(), *batch, logits_gradient, values_gradient, report)
     for network in np.ndindex(values.shape[:-1]):  # once, where there is no axis for networks
-        _compiled_loss_of_one(*(part[network] for part in parts), coefficients=coefficients)
+        own = Minibatch(*(column[network] for column in batch))
+        refused = _loss_and_gradient(
+            logits.detach()[network].contiguous().numpy(),
+            values.detach()[network].contiguous().numpy(),
+            own.legal.numpy().view(np.uint64),
+            own.actions.numpy(),
+            own.log_probs.numpy(),
+            own.advantages.numpy(),
+            own.returns.numpy(),
+            *coefficients,
+            logits_gradient[network].numpy(),
+            values_gradient[network].numpy(),
+            report[network].numpy(),
+        )
+        if refused >= 0:
+            _explain_refusal(refused, logits[network], own)
+        if not bool(report[network].isfinite().all()):
+            raise ModelError(_NOT_FINITE)
     return Loss((logits, values), (logits_gradient, values_gradient), report)
-
-
-def _compiled_loss_of_one(
-    logits: Tensor,
-    values: Tensor,
-    *batch_and_results: Tensor,
-    coefficients: Coefficients,
-) -> None:
-    *columns, logits_gradient, values_gradient, report = batch_and_results
-    batch = Minibatch(*columns)
-    refused = _loss_and_gradient(
-        logits.contiguous().numpy(),
-        values.contiguous().numpy(),
-        batch.legal.numpy().view(np.uint64),
-        batch.actions.numpy(),
-        batch.log_probs.numpy(),
-        batch.advantages.numpy(),
-        batch.returns.numpy(),
-        *coefficients,
-        logits_gradient.numpy(),
-        values_gradient.numpy(),
-        report.numpy(),
-    )
-    if refused >= 0:
-        _explain_refusal(refused, logits, batch)
-    if not bool(report.isfinite().all()):
-        raise ModelError(_NOT_FINITE)
 
 
 def _explain_refusal(sample: int, logits: Tensor, batch: Minibatch) -> NoReturn:

@@ -130,7 +130,7 @@ class Replay:
         shape, num_taken = self.ring.shape, 0
         self._drop(np.flatnonzero(self._reader.seals != self._links.turns + 1))
         for shard in range(shape.num_shards):
-            sealed = list(self.ring.sealed(shard))
+            sealed = self.ring.sealed(shard)
             oldest = sealed[-1] - shape.kept + 1 if sealed else 0
             places = np.arange(self._linker.segment(shard, 0), self._linker.segment(shard + 1, 0))
             self._drop(places[self._links.turns[places] < oldest])

@@ -111,17 +111,11 @@ def _read(
     positions: _Positions,
     links: Links,
     rows: NDArray[np.int64],  # of the sample, to be filled
-    frames: NDArray[np.int64],  # [row], and so are all that follow
-    observation: NDArray[np.uint8],
-    legal: NDArray[np.uint64],
-    actions: NDArray[np.int32],
-    returns: NDArray[np.float32],
-    next_observation: NDArray[np.uint8],
-    next_legal: NDArray[np.uint64],
-    factors: NDArray[np.float32],
-    is_torn: NDArray[np.bool_],
+    sample: Sample,  # whose observations are bytes [row, byte]
+    is_torn: NDArray[np.bool_],  # [row]
 ) -> int:
-    """Copy what the frames hold; return how many rows are torn."""
+    """Copy what the sample's frames hold; return how many rows are torn."""
+    frames, actions, returns, factors = sample.frames, sample.actions, sample.returns, sample.factors
     is_broken = np.zeros(links.turns.shape[0], np.bool_)
     after = np.empty(frames.shape[0], np.int64)
     _find_broken(positions.seals, links.turns, is_broken)
@@ -133,10 +127,10 @@ def _read(
         after[row] = following if following != NOTHING else frame
         returns[row], factors[row] = outcomes[frame]["reward"], outcomes[frame]["factor"]
         actions[row] = chosen[frame]
-    _copy_rows(positions.observation, positions.final_observation, frames, rows, observation)
-    _copy_rows(positions.observation, positions.final_observation, after, rows, next_observation)
-    _copy_rows(positions.legal, positions.final_legal, frames, rows, legal)
-    _copy_rows(positions.legal, positions.final_legal, after, rows, next_legal)
+    _copy_rows(positions.observation, positions.final_observation, frames, rows, sample.observation)
+    _copy_rows(positions.observation, positions.final_observation, after, rows, sample.next_observation)
+    _copy_rows(positions.legal, positions.final_legal, frames, rows, sample.legal)
+    _copy_rows(positions.legal, positions.final_legal, after, rows, sample.next_legal)
     memory_fence()
     if _find_broken(positions.seals, links.turns, is_broken) == 0:
         return 0
@@ -153,7 +147,7 @@ class RingReader:
 
     def __init__(self, ring: Ring) -> None:
         columns = ring.columns
-        self._ring = ring
+        self.ring = ring
         self._shape, self._dtype = columns.observation.shape[5:], columns.observation.dtype
         self._positions = _Positions(
             _by_frame(columns.observation, 5).view(np.uint8),
@@ -169,10 +163,6 @@ class RingReader:
         """Of every segment, as they are now."""
         return self._positions.seals
 
-    def sealed(self, shard: int) -> list[int]:
-        """The turns that lie complete now, oldest first."""
-        return list(self._ring.sealed(shard))
-
     def steps(self, shard: int, turn: int) -> Steps | None:
         """What linking needs of a rollout; None where it does not lie there, or not any more."""
         copied = self._copied(shard, turn, Steps._fields)
@@ -182,12 +172,12 @@ class RingReader:
         """All of a rollout; None where it does not lie there, or not any more."""
         copied = self._copied(shard, turn, Slot._fields)
         # the columns that pass are written over before the rollout's seal is broken
-        begun = np.maximum(self._ring.seals[shard] - 1, -1 - self._ring.seals[shard]).max()
-        is_passed = begun >= turn + self._ring.columns.log_probs.shape[1]
+        begun = np.maximum(self.ring.seals[shard] - 1, -1 - self.ring.seals[shard]).max()
+        is_passed = begun >= turn + self.ring.columns.log_probs.shape[1]
         return Slot(*copied) if copied is not None and not is_passed else None
 
     def _copied(self, shard: int, turn: int, names: Sequence[str]) -> list[NDArray[Any]] | None:
-        depth, slot = self._ring.shape.depth, self._ring.slot(shard, turn)
+        depth, slot = self.ring.shape.depth, self.ring.slot(shard, turn)
         segment = shard * depth + turn % depth
         if not _is_sealed(self.seals, segment, turn):
             return None
@@ -212,20 +202,11 @@ class RingReader:
     def read(self, links: Links, sample: Sample, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Fill rows of a sample with what their frames hold; return those that are torn."""
         is_torn = np.zeros(len(sample.frames), np.bool_)
-        num_torn = _read(
-            self._positions,
-            links,
-            rows,
-            sample.frames,
-            _as_bytes(sample.observation),
-            sample.legal,
-            sample.actions,
-            sample.returns,
-            _as_bytes(sample.next_observation),
-            sample.next_legal,
-            sample.factors,
-            is_torn,
+        as_bytes = sample._replace(
+            observation=_by_frame(sample.observation, 1).view(np.uint8),
+            next_observation=_by_frame(sample.next_observation, 1).view(np.uint8),
         )
+        num_torn = _read(self._positions, links, rows, as_bytes, is_torn)
         return np.flatnonzero(is_torn) if num_torn else rows[:0]
 
 
@@ -233,7 +214,3 @@ def _by_frame(column: NDArray[Any], num_axes: int) -> NDArray[Any]:
     """A column's positions one after another; its first axes number them."""
     shape = column.shape
     return column.reshape(math.prod(shape[:num_axes]), math.prod(shape[num_axes:]))
-
-
-def _as_bytes(observation: NDArray[Any]) -> NDArray[np.uint8]:
-    return _by_frame(observation, 1).view(np.uint8)

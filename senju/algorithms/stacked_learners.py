@@ -2,14 +2,15 @@
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from senju.algorithms.gradient_learner import GradientLearner
+from senju.algorithms.gradient_learner import GradientLearner, GradientStep, Learning, Metrics
 from senju.algorithms.learner import Learner, LearnerState
 from senju.algorithms.learner_runner import (
     LearnerSettings,
@@ -19,14 +20,113 @@ from senju.algorithms.learner_runner import (
     rollouts_of,
     summed,
 )
-from senju.algorithms.learner_stack import LearnerStack
-from senju.collect.slots import Ring
+from senju.algorithms.networks import Network, StackedAdam, StackedNetwork
+from senju.collect.slots import Ring, Rollout
+from senju.errors import SenjuError
 from senju.games.game import Game, SeatView
 from senju.machine import math_threads
-from senju.models.stacked import can_stack
+from senju.models.stacked import ModelStack, can_stack
 from senju.models.weights import Weights
+from senju.timing import StageClock
 
 logger = logging.getLogger(__name__)
+
+
+Learners = Sequence[GradientLearner[Any, Any]]
+
+
+class LearnerStack:
+    """Learners with equal settings and models of one shape; row i of each stack belongs to learner i.
+
+    Each learner chooses its own batches and the number of its steps. Learners whose next batches have one
+    size take that step together, each on its own data.
+    """
+
+    def __init__(self, settings: Sequence[LearnerSettings], learners: Learners) -> None:
+        self.seats, self._names = [each.seat for each in settings], [each.name for each in settings]
+        self._learners = learners
+        self._stacks = [
+            ModelStack([network.model for network in networks])
+            for networks in zip(*(each.networks for each in learners), strict=True)
+        ]
+        self.networks = self._stacks[0]
+        self._adam = StackedAdam(self.networks, [each.optimizer for each in learners])
+        self._clock = StageClock()
+
+    def update(self, rollouts: Mapping[int, Sequence[Rollout]]) -> dict[int, Metrics]:
+        """Train the learners of some rows, each on its own rollouts."""
+        self._adam.take_over(sorted(rollouts))
+        learnings = {row: self._learners[row].learn(rollouts[row]) for row in sorted(rollouts)}
+        metrics: dict[int, Metrics] = {}
+        stepped: set[int] = set()
+        steps: dict[int, GradientStep | None] = dict.fromkeys(learnings)
+        while batches := self._next_batches(learnings, steps, metrics):
+            steps = {}
+            for rows in self._rows_by_size(batches):
+                steps |= self._step(rows, batches)
+                stepped.update(rows)
+        self._adam.hand_over(sorted(stepped))
+        return metrics
+
+    def _next_batches(
+        self,
+        learnings: Mapping[int, Learning[Any]],
+        steps: Mapping[int, GradientStep | None],
+        metrics: dict[int, Metrics],
+    ) -> dict[int, Any]:
+        """Send each row the result of its step and return its next batch; take finished rows' metrics."""
+        batches = {}
+        for row, step in sorted(steps.items()):
+            with self._named(row):
+                try:
+                    batches[row] = learnings[row].send(step)  # type: ignore[arg-type]  # None starts it
+                except StopIteration as end:
+                    metrics[row] = end.value
+        return batches
+
+    def _rows_by_size(self, batches: Mapping[int, Any]) -> list[list[int]]:
+        sizes = {row: self._learners[row].size_of(batch) for row, batch in batches.items()}
+        return [[row for row in sizes if sizes[row] == size] for size in sorted(set(sizes.values()))]
+
+    def _step(self, rows: Sequence[int], batches: Mapping[int, Any]) -> dict[int, GradientStep]:
+        """One gradient step of these rows, and of their target networks."""
+        try:
+            step = self._gradient_step(rows, batches)
+        except SenjuError:  # take the rows' steps one by one, to name the row that fails
+            for row in rows:
+                with self._named(row):
+                    self._gradient_step([row], batches)
+            raise
+        self._move_targets(rows)
+        self._clock.lap("optimise")
+        errors = [None] * len(rows) if step.errors is None else step.errors
+        return {row: GradientStep(step.report[i], errors[i]) for i, row in enumerate(rows)}
+
+    def _gradient_step(self, rows: Sequence[int], batches: Mapping[int, Any]) -> GradientStep:
+        learner = self._learners[rows[0]]  # all have its settings
+        self._clock.start()
+        batch = learner.collate([batches[row] for row in rows])
+        self._clock.lap("gather")
+        networks: list[Network] = [StackedNetwork(stack, rows, self._adam) for stack in self._stacks]
+        return learner.gradient_step(networks, batch, self._clock)
+
+    def _move_targets(self, rows: Sequence[int]) -> None:
+        shares = {row: self._learners[row].target_share for row in rows}
+        moved = [row for row in rows if shares[row]]
+        if moved:
+            self._stacks[1].follow(self.networks, moved, shares[moved[0]])
+
+    @contextmanager
+    def _named(self, row: int) -> Iterator[None]:
+        """Errors name the agent whose learner failed."""
+        try:
+            yield
+        except SenjuError as error:
+            raise type(error)(f"{self._names[row]}: {error}") from error
+
+    def take_timings(self) -> dict[str, float]:
+        """Seconds per stage of the common steps since the last call; learners time their own stages."""
+        return self._clock.take()
 
 
 class StackedLearners(SequentialLearners):
@@ -37,51 +137,48 @@ class StackedLearners(SequentialLearners):
     many threads as torch has been given; agents alone in their kind compute as in `SequentialLearners`.
     """
 
-    def __init__(self, seats: Sequence[LearnerSettings], learners: Sequence[Learner]) -> None:
+    def __init__(self, settings: Sequence[LearnerSettings], learners: Sequence[Learner]) -> None:
         super().__init__(learners)
-        self._seats = list(seats)
-        self._stacks: list[tuple[list[int], LearnerStack]] = []  # the seats of their rows
+        self._settings = settings
+        self._stacks: list[LearnerStack] = []
         self._blocks: dict[int, NDArray[np.uint8]] = {}  # of agents whose weights were read since
 
     def attach(self, rings: Sequence[Ring], view: Game | SeatView) -> None:
         """Each learner gets its own ring, and those of a kind are stacked."""
         super().attach(rings, view)
-        kinds: dict[Any, list[int]] = {}
-        for seat, learner in zip(self._seats, self.learners, strict=True):
-            if seat.learns and isinstance(learner, GradientLearner):
-                settings = json.dumps([seat.model, seat.algorithm, seat.device], sort_keys=True)
-                kinds.setdefault((type(learner), settings), []).append(seat.seat)
+        kinds: dict[Any, list[LearnerSettings]] = {}
+        for each, learner in zip(self._settings, self.learners, strict=True):
+            if each.learns and isinstance(learner, GradientLearner):
+                kind = json.dumps([each.model, each.algorithm, each.device], sort_keys=True)
+                kinds.setdefault((type(learner), kind), []).append(each)
         self._stacks = []
-        for members in kinds.values():
-            learners: list[Any] = [self.learners[seat] for seat in members]
+        for alike in kinds.values():
+            learners: list[Any] = [self.learners[each.seat] for each in alike]
             models = [learner.model for learner in learners]
-            if len(members) > 1 and can_stack(models, view.observation_shape):
-                names = [self._seats[seat].name for seat in members]
-                logger.info("%s are trained together", ", ".join(names))
-                self._stacks.append((members, LearnerStack(learners, names)))
+            if len(alike) > 1 and can_stack(models, view.observation_shape):
+                logger.info("%s are trained together", ", ".join(each.name for each in alike))
+                self._stacks.append(LearnerStack(alike, learners))
 
     def learn(self, tasks: Sequence[TrainingTask]) -> list[Trained]:
         """Train all; one that is alone of its kind this time, by itself."""
         self._blocks.clear()
         learned: dict[int, Trained] = {}
-        for members, stack in self._stacks:
-            together = [task for task in tasks if task.seat in members]
+        for stack in self._stacks:
+            together = [task for task in tasks if task.seat in stack.seats]
             if len(together) > 1:
-                learned |= self._train_together(members, stack, together)
+                learned |= self._train_together(stack, together)
         with math_threads(1):
             learned |= {task.seat: self.train(task) for task in tasks if task.seat not in learned}
         return [learned[task.seat] for task in tasks]
 
-    def _train_together(
-        self, members: list[int], stack: LearnerStack, tasks: Sequence[TrainingTask]
-    ) -> dict[int, Trained]:
-        began = monotonic()
-        rollouts = {}
+    def _train_together(self, stack: LearnerStack, tasks: Sequence[TrainingTask]) -> dict[int, Trained]:
+        began, rollouts = monotonic(), {}
         for task in tasks:
             task.apply(self.learners[task.seat])
-            rollouts[members.index(task.seat)] = rollouts_of(self._rings[task.seat], task)
+            rollouts[stack.seats.index(task.seat)] = rollouts_of(self._rings[task.seat], task)
         metrics, ended = stack.update(rollouts), monotonic()
-        return {members[row]: Trained(members[row], found, began, ended) for row, found in metrics.items()}
+        seats = {row: stack.seats[row] for row in metrics}
+        return {seat: Trained(seat, metrics[row], began, ended) for row, seat in seats.items()}
 
     def load_state(self, seat: int, state: LearnerState) -> None:
         """The learner's; its stack takes the moments over before the next step."""
@@ -91,12 +188,12 @@ class StackedLearners(SequentialLearners):
     def weights(self, seat: int) -> Weights:
         """The learner's; those of a whole stack are read from the device at once."""
         if seat not in self._blocks:
-            for members, stack in self._stacks:
-                blocks = stack.networks.blocks() if seat in members else None
+            for stack in self._stacks:
+                blocks = stack.networks.blocks() if seat in stack.seats else None
                 if blocks is not None:
-                    self._blocks |= zip(members, blocks, strict=True)
+                    self._blocks |= zip(stack.seats, blocks, strict=True)
         return self._blocks[seat].copy() if seat in self._blocks else super().weights(seat)
 
     def take_timings(self) -> dict[str, float]:
         """Of all learners and stacks together."""
-        return summed([super().take_timings(), *(stack.take_timings() for _, stack in self._stacks)])
+        return summed([super().take_timings(), *(stack.take_timings() for stack in self._stacks)])

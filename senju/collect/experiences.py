@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.arguments import is_whole
-from senju.collect.slots import Rollout
+from senju.collect.slots import NO_CLOCK, Rollout, new_slot
 from senju.config import shown
 from senju.errors import SenjuError
 from senju.games.game import Game
-from senju.kernels import compiled, legal_words, unpack_legal
+from senju.kernels import unpack_legal
 
 
 class ExperienceError(SenjuError, ValueError):
@@ -114,7 +114,8 @@ class ExperienceBuffer:
                 f"clear() the buffer first, or make it with a capacity of {stop} or more"
             )
         if self._columns is None:
-            self._columns = _room_for(batch, self.capacity)
+            rooms = {n: np.empty((self.capacity, *c.shape[1:]), c.dtype) for n, c in batch.columns().items()}
+            self._columns = Experiences(**rooms)
         for name in _NAMES:
             getattr(self._columns, name)[self._size : stop] = getattr(batch, name)
         self._size = stop
@@ -131,13 +132,6 @@ class ExperienceBuffer:
         self._size = 0
 
 
-def _room_for(batch: Experiences, capacity: int) -> Experiences:
-    """Arrays like the batch's, of that length."""
-    return Experiences(
-        **{name: np.empty((capacity, *c.shape[1:]), c.dtype) for name, c in batch.columns().items()}
-    )
-
-
 def _require_alike(expected: Experiences, batch: Experiences) -> None:
     """Refuse to put experiences of different games into one array."""
     for name in _NAMES:
@@ -151,58 +145,9 @@ def _require_alike(expected: Experiences, batch: Experiences) -> None:
 
 def no_experiences(game: Game) -> Experiences:
     """A batch of a game without a single decision."""
-    types: dict[str, Any] = {
-        "actions": np.int32,
-        "terminated": np.bool_,
-        "truncated": np.bool_,
-        "is_known": np.bool_,
-        "seat": np.int8,
-        **dict.fromkeys(("log_probs", "values", "rewards", "advantages", "returns"), np.float32),
-        **dict.fromkeys(("version", "row", "game", "step"), np.int64),
-    }
-    return Experiences(
-        observation=np.empty((0, *game.observation_shape), game.observation_dtype),
-        legal=np.empty((0, legal_words(game.num_actions)), np.uint64),
-        **{name: np.empty(0, dtype) for name, dtype in types.items()},
-    )
-
-
-@compiled
-def _locate(
-    seats: NDArray[np.int8],  # [time, row, acting]
-    all_rewards: NDArray[np.float32],  # [time, row, seat]
-    terminated: NDArray[np.bool_],  # [time, row]
-    truncated: NDArray[np.bool_],
-    clock: NDArray[np.void],  # [row], when the rollout began
-    rewards: NDArray[np.float32],  # this and the following: [decision]
-    has_terminated: NDArray[np.bool_],
-    was_truncated: NDArray[np.bool_],
-    rows: NDArray[np.int64],
-    games: NDArray[np.int64],
-    steps: NDArray[np.int64],
-) -> None:
-    """Write where each decision was made, and what its step led to."""
-    num_steps, num_rows, num_places = seats.shape
-    game, step = np.empty(num_rows, np.int64), np.empty(num_rows, np.int64)
-    for row in range(num_rows):
-        game[row], step[row] = clock[row]["game"], clock[row]["step"]
-    decision = 0
-    for time in range(num_steps):
-        for row in range(num_rows):
-            for place in range(num_places):
-                seat = seats[time, row, place]
-                if seat < 0:
-                    continue
-                rewards[decision] = all_rewards[time, row, seat]
-                has_terminated[decision] = terminated[time, row]
-                was_truncated[decision] = truncated[time, row]
-                rows[decision] = clock[row]["row"]
-                games[decision], steps[decision] = game[row], step[row]
-                decision += 1
-            step[row] += 1
-            if terminated[time, row] or truncated[time, row]:
-                game[row] += 1
-                step[row] = 0
+    slot = new_slot(game, 0, 0)
+    nothing = decisions_of(Rollout(0, 0, (slot,), NO_CLOCK), slot.values, slot.values, slot.explored)
+    return Experiences.merge([nothing])
 
 
 def decisions_of(
@@ -215,46 +160,36 @@ def decisions_of(
 
     Some arrays may be views of the rollout's slot: `Experiences.merge` copies them out.
     """
-    slot = rollout.data
-    acts = slot.seats.reshape(-1) >= 0
+    slot, clock = rollout.data, rollout.clock
+    acts = slot.seats >= 0  # [time, row, acting]
     is_full = bool(acts.all())
 
     def flat(array: NDArray[Any]) -> NDArray[Any]:
-        entries = array.reshape(-1, *array.shape[3:])
-        return entries if is_full else entries[acts]
+        return array.reshape(-1, *array.shape[3:]) if is_full else array[acts]
 
-    count = int(acts.sum())
-    rewards = np.empty(count, np.float32)
-    terminated, truncated = np.empty(count, np.bool_), np.empty(count, np.bool_)
-    row, game, step = (np.empty(count, np.int64) for _ in range(3))
-    _locate(
-        slot.seats,
-        slot.rewards,
-        slot.terminated,
-        slot.truncated,
-        rollout.clock,
-        rewards,
-        terminated,
-        truncated,
-        row,
-        game,
-        step,
-    )
+    def of_rows(array: NDArray[Any]) -> NDArray[Any]:
+        """What all seats of a row have in common at a time."""
+        return flat(np.broadcast_to(array[..., None], acts.shape))
+
+    ended = slot.terminated | slot.truncated  # [time, row]
+    times, first = np.arange(slot.num_steps + 1)[:, None], -clock["step"].astype(np.int64)
+    began = np.maximum.accumulate(np.vstack([first, np.where(ended, times[1:], first)]))[:-1]
+    own_rewards = np.take_along_axis(slot.rewards, np.where(acts, slot.seats, 0).astype(np.int64), axis=2)
     return Experiences(
         observation=flat(slot.observation),
         legal=flat(slot.legal),
         actions=flat(slot.actions),
         log_probs=flat(slot.log_probs),
         values=flat(slot.values),
-        rewards=rewards,
-        terminated=terminated,
-        truncated=truncated,
+        rewards=flat(own_rewards),
+        terminated=of_rows(slot.terminated),
+        truncated=of_rows(slot.truncated),
         advantages=flat(advantages),
         returns=flat(returns),
         is_known=flat(is_known),
-        version=np.full(count, rollout.version, np.int64),
-        row=row,
-        game=game,
+        version=np.full(np.count_nonzero(acts), rollout.version, np.int64),
+        row=of_rows(np.broadcast_to(clock["row"].astype(np.int64), ended.shape)),
+        game=of_rows(clock["game"] + np.cumsum(ended, axis=0) - ended),
         seat=flat(slot.seats),
-        step=step,
+        step=of_rows(times[:-1] - began),
     )

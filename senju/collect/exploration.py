@@ -14,6 +14,7 @@ from senju.kernels import (
     below,
     compiled,
     count_allowed,
+    inlined,
     log_normaliser,
     nth_allowed,
     random_word,
@@ -63,6 +64,25 @@ def _sample(
     return -1
 
 
+@inlined
+def _best_allowed(
+    scores: NDArray[np.float32], allowed: NDArray[np.uint64], may_be_infinite: bool
+) -> tuple[int, float]:
+    """The first action with the largest score, and the sum of all scores; -1 where there is none."""
+    best, total = -1, 0.0
+    for index in range(allowed.shape[0]):
+        bits = allowed[index]
+        while bits != ZERO:
+            action = index * WORD_BITS + int(trailing_zeros(bits))
+            if np.isnan(scores[action]) or not (may_be_infinite or np.isfinite(scores[action])):
+                return -1, 0.0
+            total += scores[action]
+            if best < 0 or scores[action] > scores[best]:
+                best = action
+            bits &= bits - ONE
+    return best, total
+
+
 @compiled
 def _best(
     logits: NDArray[np.float32],
@@ -76,17 +96,7 @@ def _best(
             actions[row, place] = 0
             if seats[row, place] < 0:
                 continue
-            allowed, scores = legal[row, place], logits[row * num_places + place]
-            best = -1
-            for index in range(allowed.shape[0]):
-                bits = allowed[index]
-                while bits != ZERO:
-                    action = index * WORD_BITS + int(trailing_zeros(bits))
-                    if np.isnan(scores[action]):
-                        return row
-                    if best < 0 or scores[action] > scores[best]:
-                        best = action
-                    bits &= bits - ONE
+            best, _ = _best_allowed(logits[row * num_places + place], legal[row, place], True)
             if best < 0:
                 return row
             actions[row, place] = best
@@ -117,17 +127,7 @@ def _mostly_best(
             if seats[row, place] < 0:
                 continue
             allowed, scores = legal[row, place], logits[row * num_places + place]
-            best, total = -1, 0.0
-            for index in range(allowed.shape[0]):
-                bits = allowed[index]
-                while bits != ZERO:
-                    action = index * WORD_BITS + int(trailing_zeros(bits))
-                    if not np.isfinite(scores[action]):
-                        return row
-                    total += scores[action]
-                    if best < 0 or scores[action] > scores[best]:
-                        best = action
-                    bits &= bits - ONE
+            best, total = _best_allowed(scores, allowed, False)
             if best < 0:
                 return row
             count = count_allowed(allowed)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from senju.collect.actor import Actor, Evaluation, StackedActor, are_stackable
 from senju.collect.exploration import BY_POLICY, Acting, mostly_best_actions, sample_actions
-from senju.collect.seating import CURRENT, keep_own
+from senju.collect.seating import CURRENT
 from senju.collect.slots import Slot
 from senju.games.game import Game, Observations, Outcomes, SeatView
 from senju.games.rows import ACTION, Rows
@@ -26,6 +26,28 @@ class Policy(NamedTuple):
 
     model: Model
     acting: Acting = BY_POLICY
+
+
+@compiled
+def _keep_own(
+    seats: NDArray[np.int8],  # [row, acting], in: all that act; out: -1 where the policy does not
+    seated: NDArray[np.int32],  # [row, seat]
+    is_resting: NDArray[np.bool_],  # [row]
+    positions: NDArray[np.int64],
+) -> int:
+    """List the places (row * acting + place) in which the current policy decides."""
+    count, num_places = 0, seats.shape[1]
+    for row in range(seats.shape[0]):
+        for place in range(num_places):
+            seat = seats[row, place]
+            if seat < 0:
+                continue
+            if is_resting[row] or seated[row, seat] != CURRENT:
+                seats[row, place] = -1
+                continue
+            positions[count] = row * num_places + place
+            count += 1
+    return count
 
 
 @compiled
@@ -136,7 +158,7 @@ class PolicyInPlay:
     ) -> None:
         """Take what the policy sees in this step, and find the positions in which it decides."""
         if self.seat is None:  # `seen` is the slot
-            self.positions = keep_own(seen.seats, seated, is_resting, self._room)
+            self.positions = self._room[: _keep_own(seen.seats, seated, is_resting, self._room)]
         else:
             self.positions = self._take_seat(seen, seated, is_resting, self.slot.observations_at(time))
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from senju.collect.orders import Orders
 from senju.games.game import Observations
 from senju.games.rows import Rows
-from senju.kernels import compiled
 
 Seating = Literal["self_play", "opponents", "independent"]
 
@@ -63,35 +62,3 @@ class Others(ABC):
     @abstractmethod
     def take_failures(self) -> list[Failure]:
         """Who failed since the last call."""
-
-
-@compiled
-def _keep_own(
-    seats: NDArray[np.int8],  # [row, acting], in: all that act; out: -1 where the policy does not
-    seated: NDArray[np.int32],  # [row, seat]
-    is_resting: NDArray[np.bool_],  # [row]
-    positions: NDArray[np.int64],
-) -> int:
-    """List the places (row * acting + place) in which the current policy decides."""
-    count, num_places = 0, seats.shape[1]
-    for row in range(seats.shape[0]):
-        for place in range(num_places):
-            seat = seats[row, place]
-            if seat < 0:
-                continue
-            if is_resting[row] or seated[row, seat] != CURRENT:
-                seats[row, place] = -1
-                continue
-            positions[count] = row * num_places + place
-            count += 1
-    return count
-
-
-def keep_own(
-    seats: NDArray[np.int8],
-    seated: NDArray[np.int32],
-    is_resting: NDArray[np.bool_],
-    positions: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """Blank the seats that others decide for, or nobody; return the places that are left."""
-    return positions[: _keep_own(seats, seated, is_resting, positions)]

@@ -1,6 +1,5 @@
 """Slots: the arrays that one rollout is written to, and the ring of all slots there are."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -171,9 +170,9 @@ class Ring:
         newest = np.where(seals > 0, seals - 1, -1 - seals)
         seals[newest >= turn] = 0
 
-    def sealed(self, shard: int) -> Iterator[int]:
+    def sealed(self, shard: int) -> list[int]:
         """The turns that lie complete, oldest first."""
-        return iter(sorted(int(seal) - 1 for seal in self.seals[shard] if seal > 0))
+        return sorted(int(seal) - 1 for seal in self.seals[shard] if seal > 0)
 
 
 @compiled

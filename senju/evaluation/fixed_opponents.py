@@ -28,10 +28,10 @@ def _load(game: Game, description: str) -> FixedOpponent:
     if agent is None:
         described_player(game, description)  # raises an error if workers could not make it
         return FixedOpponent(OpponentSpec(description))
-    spec = OpponentSpec(description, agent.settings, agent.acting._asdict())
+    spec = OpponentSpec(description, agent.settings, agent.acting)
     return FixedOpponent(spec, WeightBlock(agent.model).read())
 
 
 def specs_as_dicts(fixed: Sequence[FixedOpponent]) -> list[dict[str, object]]:
     """For a plan, and for JSON."""
-    return [asdict(opponent.spec) for opponent in fixed]
+    return [asdict(each.spec) | {"acting": each.spec.acting._asdict()} for each in fixed]

@@ -181,7 +181,8 @@ class OpponentPool:
             self.members.append(PoolOpponent(number, spec.description, place if spec.is_agent else -1, -1))
             place += spec.is_agent
         self._fixed_ones = tuple(self.members)
-        self._next = len(fixed) + 1
+        # the number of the learner's next snapshot; the learner's games until then count for it
+        self.upcoming = len(fixed) + 1
 
     @property
     def snapshots(self) -> list[PoolOpponent]:
@@ -192,11 +193,6 @@ class OpponentPool:
     def fixed(self) -> list[PoolOpponent]:
         """Fixed opponents that new games may draw."""
         return [member for member in self.members if member.update < 0 and member.is_drawn]
-
-    @property
-    def upcoming(self) -> int:
-        """The number of the learner's next snapshot; the learner's games until then count for it."""
-        return self._next
 
     def see(self, rollouts: Sequence[Rollout], failures: Iterable[Failure] = ()) -> dict[str, float]:
         """Count finished games, drop opponents that failed, and free the places that no game uses any more.
@@ -279,8 +275,8 @@ class OpponentPool:
             dropped = self._snapshot_to_drop()
             dropped.is_drawn = False
             logger.info("the snapshot of %s leaves the pool for that of update %d", dropped.name, update)
-        member = PoolOpponent(self._next, f"update {update}", free[0], update)
-        self._next += 1
+        member = PoolOpponent(self.upcoming, f"update {update}", free[0], update)
+        self.upcoming += 1
         self.members.append(member)
         self.weights[member.number] = weights.copy()
         return {member.place: self.weights[member.number]}
@@ -334,7 +330,7 @@ class OpponentPool:
     def as_dict(self) -> dict[str, Any]:
         """All but the weights, for JSON."""
         return {
-            "next": self._next,
+            "next": self.upcoming,
             "members": [member.as_dict() for member in self.members],
             "results": [[*pair, *score[:3]] for pair, score in sorted(self.results.items())],
         }
@@ -354,7 +350,7 @@ class OpponentPool:
                 f"opponent {wrong[0].number} in place {wrong[0].place}" if wrong else f"next={saved['next']}"
             )
             raise CheckpointError(f"the saved pool has {what}, which does not fit the run's settings")
-        self._next, self.members = saved["next"], members
+        self.upcoming, self.members = saved["next"], members
         self.results = {(first, second): Score(*counts) for first, second, *counts in saved["results"]}
         self.weights = dict(weights)
         self.totals[:] = totals

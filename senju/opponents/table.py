@@ -7,14 +7,13 @@ opponents, so that a large pool costs no more than a small one.
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
-from senju.collect.exploration import Acting
+from senju.collect.exploration import BY_POLICY, Acting
 from senju.collect.orders import NO_ORDERS, Orders
 from senju.collect.policy import Policy
 from senju.collect.seating import CURRENT, Failure, Others
@@ -37,12 +36,12 @@ _READY_ROLLOUTS = 4  # the opponents of so many rollouts keep a network with the
 class OpponentSpec:
     """A fixed opponent: a player by description, or an agent with its network, whose weights are published.
 
-    `OpponentSpec(**plain)` and `dataclasses.asdict` turn it from and into plain data.
+    Like a plan, of which it is a part, it takes plain data as well: `OpponentSpec(**plain)`.
     """
 
     description: str
     model: dict[str, Any] | None = None
-    acting: dict[str, Any] = field(default_factory=dict)  # of an agent: Acting
+    acting: Acting = BY_POLICY  # of an agent
 
     @property
     def is_agent(self) -> bool:
@@ -96,15 +95,6 @@ def _seat(
         for seat in range(num_seats):
             if seat != own:
                 seated[row, seat] = ids[_draw(seed, number, game, seat + 1, OPPONENT, thresholds)]
-
-
-@compiled
-def _draw_active(
-    seed: np.uint64, row: int, version: int, thresholds: NDArray[np.float64], active: NDArray[np.int64]
-) -> None:
-    """Draw active opponents independently by the odds: games that choose among them evenly keep the odds."""
-    for index in range(active.shape[0]):
-        active[index] = _draw(seed, row, version, index, ACTIVE, thresholds)
 
 
 class _Substitute(AgentPlayer):
@@ -176,8 +166,12 @@ class OpponentTable(Others):
         odds = np.array([odds for _, odds in drawn])
         self._thresholds = np.cumsum(odds) / odds.sum() if drawn else odds
         if len(drawn) > in_play:
-            active = np.zeros(in_play, np.int64)
-            _draw_active(rows.seed, int(rows.clock[0]["row"]), orders.version, self._thresholds, active)
+            # drawn independently by the odds: games that choose among them evenly keep the odds
+            row = int(rows.clock[0]["row"])
+            active = [
+                _draw(rows.seed, row, orders.version, index, ACTIVE, self._thresholds)
+                for index in range(in_play)
+            ]
             self._ids = self._ids[active]
             self._thresholds = np.arange(1, in_play + 1) / in_play
 
@@ -249,7 +243,7 @@ class OpponentTable(Others):
         spec = self.settings.fixed[number - 1]
         if not spec.is_agent:
             return described_player(self.game, spec.description)
-        player = self._substitute(self._fixed_models[number], Acting(**spec.acting))
+        player = self._substitute(self._fixed_models[number], spec.acting)
         player.load(spec.description, self._weights_of(number))
         return player
 

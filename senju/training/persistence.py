@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 
 from senju.algorithms.learner import LearnerState
-from senju.collect.exploration import Acting
 from senju.collect.shard import ShardState, new_shard_state
 from senju.errors import CheckpointError
 from senju.evaluation.fixed_opponents import FixedOpponent, specs_as_dicts
@@ -74,7 +73,6 @@ class RunPersistence:
             if weights is None:
                 raise ValueError(f"the weights of {spec.description} are missing")
             WeightBlock(model).write(weights)
-            Acting(**spec.acting)
         return FixedOpponent(spec, weights)
 
     def _read_weights(self, state: dict[str, Any]) -> dict[int, Weights]:

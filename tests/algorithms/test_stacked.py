@@ -11,10 +11,9 @@ import torch
 
 from senju.algorithms.dqn import DQN
 from senju.algorithms.learner_runner import LearnerRunner, SequentialLearners
-from senju.algorithms.learner_stack import LearnerStack
 from senju.algorithms.ppo import Selection
 from senju.algorithms.ring_reader import Sample
-from senju.algorithms.stacked_learners import StackedLearners
+from senju.algorithms.stacked_learners import LearnerStack, StackedLearners
 from senju.errors import ModelError
 from tests.algorithms.crowd import (
     MARK,
@@ -264,7 +263,7 @@ def test_model_that_branches_on_what_it_sees_is_trained_one_by_one(
     world = World([(branching, SMALL_DQN)] * 3 + [(MLP, SMALL_DQN)] * 2)
     with caplog.at_level(logging.INFO):
         one_by_one, stacked = trained(world, 4)
-    assert [members for members, _ in stacked._stacks] == [[3, 4]]
+    assert [stack.seats for stack in stacked._stacks] == [[3, 4]]
     assert "Branching cannot be stacked" in caplog.text
     for seat in range(3):
         assert bytes_of(one_by_one.state(seat)) == bytes_of(stacked.state(seat))

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import senju
-from senju.collect.exploration import Acting
 from senju.config import merged
 from senju.errors import ConfigError, RunFolderError, SenjuError
 from senju.evaluation.fixed_opponents import load_fixed, specs_as_dicts
@@ -65,8 +64,8 @@ def test_agents_come_with_network_weights_and_way_to_act(
     ppo, dqn = load_fixed(game, [str(tic_tac_toe_run.path), str(dqn_run.path)])
     assert ppo.spec.model == tic_tac_toe_run.config.model
     assert dqn.spec.model == dqn_run.config.model
-    assert Acting(**ppo.spec.acting).by == "policy"
-    assert Acting(**dqn.spec.acting).by == "action_values"
+    assert ppo.spec.acting.by == "policy"
+    assert dqn.spec.acting.by == "action_values"
     assert dqn.weights is not None
     assert (dqn.weights == WeightBlock(dqn_run.agent.model).read()).all()
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from senju.collect.exploration import Acting
 from senju.collect.seating import Failure
 from senju.errors import OpponentError
 from senju.models.weights import Weights
@@ -17,7 +18,7 @@ from senju.opponents.table import OpponentSpec
 from tests.opponents.played import DRAW, LOSS, WIN, games, nothing, rollout
 
 RANDOM, MINIMAX = OpponentSpec("random"), OpponentSpec("minimax:2")
-AGENT = OpponentSpec("runs/other", {"name": "mlp"}, {"by": "policy"})
+AGENT = OpponentSpec("runs/other", {"name": "mlp"}, Acting("policy"))
 
 
 def new_pool(*fixed: OpponentSpec, rows: int = 16, shards: int = 1, **changes: Any) -> OpponentPool:
