@@ -9,8 +9,16 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from senju.config import MOST_SECONDS, Part, Settings, validated
-from senju.environments.object_graph import Path, References, path_text, references_of, walk
-from senju.environments.object_kinds import ObjectKind, attributes_of, is_serialisable
+from senju.environments.objects import (
+    ObjectKind,
+    Path,
+    References,
+    attributes_of,
+    is_serialisable,
+    path_text,
+    references_of,
+    walk,
+)
 from senju.environments.serialise import restore, serialise
 from senju.errors import ConfigError
 from senju.runs.parallel_options import ParallelOptions
@@ -126,7 +134,7 @@ def _without_classes(config: Any) -> Any:
     )
 
 
-def _require_serialisable(path: Path, value: Any, kind: ObjectKind) -> list[References]:
+def _require_serialisable(path: Path, value: Any, kind: ObjectKind) -> References:
     if not is_serialisable(value):
         raise ConfigError(
             f"{path_text(path)} is {value!r}, which cannot be sent to other processes; use plain values, or "

@@ -1,6 +1,5 @@
 """Agents share nothing: neither within a world, nor between two worlds that a factory made."""
 
-from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
@@ -8,8 +7,7 @@ import torch
 from torch import nn
 
 from senju.environments.contract import agent_name
-from senju.environments.object_graph import Path, References, path_text, walk
-from senju.environments.object_kinds import ObjectKind, attributes_of
+from senju.environments.objects import ObjectKind, Path, References, attributes_of, path_text, walk
 from senju.errors import ConfigError
 
 Key = tuple[str, int]  # "object" or "memory", and its address
@@ -48,7 +46,7 @@ def belongings(agent: Any) -> dict[Key, str]:
     for owner in (model, memory):
         searched |= {id(value) for value in attributes_of(owner).values() if isinstance(value, nn.Module)}
 
-    def visit(path: Path, value: Any, kind: ObjectKind) -> Iterable[References]:
+    def visit(path: Path, value: Any, kind: ObjectKind) -> References:
         text = path_text(path)
         if value is agent or value is model or value is memory or isinstance(value, torch.optim.Optimizer):
             found.setdefault(("object", id(value)), text)
@@ -59,12 +57,12 @@ def belongings(agent: Any) -> dict[Key, str]:
         if kind.name == "array" and value.size and value.flags.writeable:
             found.setdefault(("memory", value.__array_interface__["data"][0]), text)
         if kind.name in ("list", "tuple"):
-            return [list(value[:_MOST_ITEMS])]
+            return enumerate(value[:_MOST_ITEMS])
         if kind.name == "dict":
-            return [dict(islice(value.items(), _MOST_ITEMS))]
+            return islice(value.items(), _MOST_ITEMS)
         named = {"model": model} if value is agent else {}
         named |= {"memory": memory} if value is model else {}
-        return [(attributes_of(value) if id(value) in searched else {}) | named]
+        return ((attributes_of(value) if id(value) in searched else {}) | named).items()
 
     walk(agent, "agent", visit)
     return found
