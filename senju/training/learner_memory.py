@@ -120,6 +120,7 @@ class LearnerMemory:
     """Weights and states of all agents, as views of one block."""
 
     def __init__(self, rooms: Sequence[Room], block: mmap.mmap | None) -> None:
+        self.rooms = list(rooms)
         allocate = Carver(block) if block is not None else Counter()
         self.weights = [SharedWeights(room.weight_bytes, allocate) for room in rooms]
         self.states = [SharedState(room.state_bytes, allocate) for room in rooms]
