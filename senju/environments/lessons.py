@@ -155,25 +155,23 @@ class LessonHandler(Handler):
 
     def _learn(self, number: int, epoch: int, trains: bool, experience: Sequence[Region]) -> list[float]:
         """Remember and train, by random numbers of this agent and epoch."""
-        with generators_alone(not self._options.async_learning):
-            set_generators(self._options.seed, Purpose.LEARNING, number, epoch)
-            where = f"epoch {epoch}, after turn {self._settings.experiment.max_turns}"
-            who = agent_name(self._agents, number)
-            with locating_errors(lambda _: f"{where}: {who} raised while learning"):
-                return self._remember_and_train(number, epoch, trains, experience)
-
-    def _remember_and_train(
-        self, number: int, epoch: int, trains: bool, experience: Sequence[Region]
-    ) -> list[float]:
         model, losses = self._agents[number].model, list[float]()
-        for copy, part in enumerate(experience):
-            self._remember(number, epoch, copy, read_block(self._descriptor, *part))
-            if trains and self._options.train_after == "episode":
+        options, decay = self._options, self._settings.epsilon_decay
+        where = f"epoch {epoch}, after turn {self._settings.experiment.max_turns}"
+        who = agent_name(self._agents, number)
+        with (
+            generators_alone(not options.async_learning),
+            locating_errors(lambda _: f"{where}: {who} raised while learning"),
+        ):
+            set_generators(options.seed, Purpose.LEARNING, number, epoch)
+            for copy, region in enumerate(experience):
+                self._remember(number, epoch, copy, read_block(self._descriptor, *region))
+                if trains and options.train_after == "episode":
+                    losses += self._train(model)
+            if trains and options.train_after == "epoch":
                 losses += self._train(model)
-        if trains and self._options.train_after == "epoch":
-            losses += self._train(model)
-        if self._settings.epsilon_decay is not None and callable(getattr(model, "epsilon_decay", None)):
-            model.epsilon_decay(self._settings.epsilon_decay)
+            if decay is not None and callable(getattr(model, "epsilon_decay", None)):
+                model.epsilon_decay(decay)
         return losses
 
     def _remember(self, number: int, epoch: int, copy: int, episode: Block) -> None:

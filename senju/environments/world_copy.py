@@ -84,12 +84,12 @@ class WorldCopy:
         key = (settings.parallel.seed, Purpose.PLAYING, copy, epoch)
         set_generators(*key)
         set_own_generators(self.snapshot.generators, *key)
+        for recorder in self._recorders:
+            recorder.begin()
         with locating_errors(self._locate):
             return self._play(epoch, settings.experiment.max_turns)
 
     def _play(self, epoch: int, max_turns: int) -> PlayedWorld:
-        for recorder in self._recorders:
-            recorder.begin()
         self._env.reset()
         refuse_forked_child()
         self._refuse_new_agents()

@@ -102,7 +102,7 @@ class LearnerProcesses(LearnerRunner):
             self._write(seat, learner)
 
     def _write(self, seat: int, learner: Learner) -> None:
-        self._agents.memory.states[seat].write(self._numbers[seat], learner.state())
+        self._agents.memory.states[seat].save(self._numbers[seat], learner.state())
         self._agents.memory.weights[seat].write(learner.weights(), self._numbers[seat])
         self._epsilons[seat] = learner.epsilon
 
@@ -192,7 +192,7 @@ class LearnerProcesses(LearnerRunner):
 
     def state(self, seat: int) -> LearnerState:
         """An agent's last complete state; its process is not asked."""
-        return self._agents.memory.states[seat].read().state
+        return self._agents.memory.states[seat].load().state
 
     def load_state(self, seat: int, state: LearnerState) -> None:
         """Restore an agent; its process reads the state with the next training."""

@@ -156,18 +156,18 @@ class LearnerHandler(Handler):
         learner = self._learners.pop(seat, None)  # if this raises, it does not come back
         if learner is None or self._stamps[seat] != shared.stamp:
             learner = self._restore(seat)
-        if shared.number == number:
-            report = shared.read().report
+        if shared.version == number:
+            report = shared.load().report
             assert report is not None
         else:
             report = self._learn(learner, training)
-            shared.write(number, learner.state(), report)
+            shared.save(number, learner.state(), report)
         self._agents.memory.weights[seat].write(learner.weights(), number)
         self._learners[seat], self._stamps[seat] = learner, shared.stamp
         return Payload(report)
 
     def _restore(self, seat: int) -> Learner:
-        learner, saved = self._agents.new_learner(seat), self._agents.memory.states[seat].read()
+        learner, saved = self._agents.new_learner(seat), self._agents.memory.states[seat].load()
         learner.load_state(saved.state)
         self._stamps[seat] = saved.stamp
         return learner
