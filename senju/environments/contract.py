@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from senju.environments.objects import ObjectKind, Path, References, attributes_of, path_text, walk
+from senju.environments.objects import attributes_of, path_text, walk
 from senju.errors import ConfigError
 
 Agents = Sequence[Any]
@@ -93,7 +93,7 @@ def belongings(agent: Any) -> dict[Key, str]:
     for owner in (model, memory):
         searched |= {id(value) for value in attributes_of(owner).values() if isinstance(value, nn.Module)}
 
-    def visit(path: Path, value: Any, kind: ObjectKind) -> References:
+    for path, value, kind, references in walk(agent, "agent"):
         text = path_text(path)
         if value is agent or value is model or value is memory or isinstance(value, torch.optim.Optimizer):
             found.setdefault(("object", id(value)), text)
@@ -104,14 +104,13 @@ def belongings(agent: Any) -> dict[Key, str]:
         if kind.name == "array" and value.size and value.flags.writeable:
             found.setdefault(("memory", value.__array_interface__["data"][0]), text)
         if kind.name in ("list", "tuple"):
-            return enumerate(value[:_MOST_ITEMS])
-        if kind.name == "dict":
-            return islice(value.items(), _MOST_ITEMS)
-        named = {"model": model} if value is agent else {}
-        named |= {"memory": memory} if value is model else {}
-        return ((attributes_of(value) if id(value) in searched else {}) | named).items()
-
-    walk(agent, "agent", visit)
+            references.extend(enumerate(value[:_MOST_ITEMS]))
+        elif kind.name == "dict":
+            references.extend(islice(value.items(), _MOST_ITEMS))
+        else:
+            named = {"model": model} if value is agent else {}
+            named |= {"memory": memory} if value is model else {}
+            references.extend(((attributes_of(value) if id(value) in searched else {}) | named).items())
     return found
 
 

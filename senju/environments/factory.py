@@ -10,15 +10,7 @@ from senju.config import shown
 from senju.environments.config import RunSettings, as_settings
 from senju.environments.contract import check_world, is_required, signature_of
 from senju.environments.generators import Purpose, seed_of, set_generators
-from senju.environments.objects import (
-    ObjectKind,
-    Path,
-    References,
-    is_serialisable,
-    path_text,
-    references_of,
-    walk,
-)
+from senju.environments.objects import is_serialisable, path_text, references_of, walk
 from senju.environments.serialise import restore, serialise
 from senju.errors import ConfigError
 from senju.registry import import_named
@@ -92,7 +84,13 @@ class WorldConfig:
         if type(self._config).__module__.partition(".")[0] == "omegaconf":
             omega = importlib.import_module("omegaconf").OmegaConf
             return "omegaconf", serialise(omega.to_container(self._config, resolve=True))
-        walk(self._config, "config", _require_serialisable)
+        for path, value, kind, found in walk(self._config, "config"):
+            if not is_serialisable(value):
+                raise ConfigError(
+                    f"{path_text(path)} is {value!r}, which cannot be sent to other processes; use plain "
+                    "values, or set parallel.use_threads or parallel.enabled=false"
+                )
+            found.extend(references_of(value, kind))
         return "plain", serialise(self._config)
 
     @classmethod
@@ -111,15 +109,6 @@ def _without_classes(config: Any) -> Any:
     return SimpleNamespace(
         **{name: _without_classes(value) for name, value in as_settings(config, "class").items()}
     )
-
-
-def _require_serialisable(path: Path, value: Any, kind: ObjectKind) -> References:
-    if not is_serialisable(value):
-        raise ConfigError(
-            f"{path_text(path)} is {value!r}, which cannot be sent to other processes; use plain values, or "
-            "set parallel.use_threads or parallel.enabled=false"
-        )
-    return references_of(value, kind)
 
 
 class WorldSource(NamedTuple):

@@ -13,7 +13,7 @@ import types
 import weakref
 from argparse import Namespace
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
 from enum import Enum
@@ -46,7 +46,7 @@ _CONSTANTS = (  # they cannot change, or belong to no single world
 _MAIN_NAMES = ("__main__", "__mp_main__")  # here, and in a process that imported the script
 T = TypeVar("T")
 Path = Any  # of an object: a name, or a pair of its owner's path and a key
-References = Iterable[tuple[Any, Any]]  # keys, which are objects too, and objects
+Reference = tuple[Any, Any]  # a key, which is an object too, and an object
 Contents = Literal["none", "array", "items", "dict", "attributes", "state", "module", "code"]
 
 
@@ -342,10 +342,10 @@ def slots_of(cls: type) -> tuple[Any, ...]:
     )
 
 
-def walk(root: object, name: str, visit: Callable[[Path, Any, ObjectKind], References]) -> None:
-    """Visit every object that `root` leads to once, depth first, but for plain values.
+def walk(root: object, name: str) -> Iterator[tuple[Path, Any, ObjectKind, list[Reference]]]:
+    """All objects that `root` leads to, each once, depth first, but for plain values.
 
-    `visit` gets the object's path, the object and its kind, and returns the objects to visit next.
+    Yields an object's path, the object, its kind, and an empty list: the caller adds what to visit next.
     """
     seen: dict[int, object] = {}  # keeps the objects alive, so that no id comes twice
     left: list[tuple[Path, Any]] = [(name, root)]
@@ -353,9 +353,10 @@ def walk(root: object, name: str, visit: Callable[[Path, Any, ObjectKind], Refer
         path, value = left.pop()
         if id(value) not in seen:
             seen[id(value)] = value
-            references = list(visit(path, value, kind_of(type(value))))
-            left += [((path, key), key) for key, _ in references if type(key) not in PLAIN]
-            left += [((path, key), item) for key, item in references if type(item) not in PLAIN]
+            found: list[Reference] = []
+            yield path, value, kind_of(type(value)), found
+            left += [((path, key), key) for key, _ in found if type(key) not in PLAIN]
+            left += [((path, key), item) for key, item in found if type(item) not in PLAIN]
 
 
 def path_text(path: Path) -> str:
@@ -370,7 +371,7 @@ def path_text(path: Path) -> str:
     return path_text(parent) + (f".{key}" if isinstance(key, str) else f"[{key!r}]")
 
 
-def references_of(value: Any, kind: ObjectKind) -> References:
+def references_of(value: Any, kind: ObjectKind) -> Iterator[Reference]:
     """The objects that an object refers to: as a container, by its attributes, and by its slots."""
     if kind.contents == "dict":
         yield from dict.items(value)

@@ -5,7 +5,7 @@ reused; the snapshot names that object instead.
 """
 
 import types
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from senju.environments.objects import (
     GENERATORS,
     ObjectKind,
     Path,
-    References,
+    Reference,
     fill_dict,
     fill_slot,
     hides_fields,
@@ -46,9 +46,10 @@ class WorldSnapshot:
         self._contents: list[tuple[_Fill, Any, Any]] = []
         self._weights: list[tuple[Tensor, Tensor]] = []  # where they lie, and a copy
         self._arrays: list[tuple[Any, Any]] = []  # and a copy
-        walk(root, "world", self._visit)
+        for path, value, kind, found in walk(root, "world"):
+            found.extend(self._visit(path, value, kind))
 
-    def _visit(self, path: Path, value: Any, kind: ObjectKind) -> References:
+    def _visit(self, path: Path, value: Any, kind: ObjectKind) -> Iterable[Reference]:
         """Note what can change in an object; return what it refers to."""
         if (kind.fill is None and kind.contents in ("none", "array")) or _is_ours(value):
             return ()
@@ -67,20 +68,20 @@ class WorldSnapshot:
         self.obstacle = f"{type(value).__qualname__} at {path_text(path)}"
         return ()
 
-    def _visit_array(self, array: Any) -> References:
+    def _visit_array(self, array: Any) -> Iterable[Reference]:
         if not array.flags.writeable:
             return [("base", array.base)] if isinstance(array.base, np.ndarray) else ()
         self.num_bytes += array.nbytes
         self._found.append((_fill_array, array, _read_array))
         return enumerate(array.ravel().tolist()) if array.dtype == object else ()
 
-    def _visit_tensor(self, tensor: Tensor) -> References:
+    def _visit_tensor(self, tensor: Tensor) -> Iterable[Reference]:
         self.num_bytes += tensor.nbytes
         fill = _fill_all_but_data if type(tensor) is nn.Parameter else _fill_tensor
         self._found.append((fill, tensor, _read_tensor))
         return [("grad", tensor.grad)]
 
-    def _visit_object(self, value: Any, kind: ObjectKind) -> References:
+    def _visit_object(self, value: Any, kind: ObjectKind) -> Iterable[Reference]:
         if kind.fill is not None and kind.contents in ("array", "items", "dict", "code"):
             self._found.append((kind.fill, value, kind.read))
         if type(getattr(value, "__dict__", None)) is dict:
