@@ -7,7 +7,7 @@ steps or an epsilon that falls with each action, go the other way.
 from typing import Any
 
 from senju.environments.experience import Changes
-from senju.environments.object_kinds import STATEFUL, attributes_of
+from senju.environments.objects import STATEFUL, attributes_of
 from senju.environments.serialise import restore, serialise
 from senju.workers.block import Block
 

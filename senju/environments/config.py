@@ -1,20 +1,14 @@
 """Settings of a run of a user's own world, read from whatever kind of configuration the user has."""
 
-import copy
-import importlib
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
 from senju.config import MOST_SECONDS, Part, Settings, validated
-from senju.environments.object_graph import Path, References, path_text, references_of, walk
-from senju.environments.object_kinds import ObjectKind, attributes_of, is_serialisable
-from senju.environments.serialise import restore, serialise
+from senju.environments.objects import attributes_of
 from senju.errors import ConfigError
 from senju.runs.parallel_options import ParallelOptions
-from senju.workers.block import Block
 
 
 class WorldOptions(ParallelOptions):
@@ -57,7 +51,7 @@ class RunSettings(Part):
 
 def read_settings(config: Any) -> RunSettings:
     """The settings in a dictionary, an object, or anything else that has the same parts."""
-    parallel, experiment = (_as_settings(part_of(config, name), name) for name in ("parallel", "experiment"))
+    parallel, experiment = (as_settings(part_of(config, name), name) for name in ("parallel", "experiment"))
     for owner in (config, part_of(config, "experiment")):
         if "seed" not in parallel and (seed := part_of(owner, "seed")) is not None:
             parallel["seed"] = seed
@@ -76,7 +70,8 @@ def part_of(config: Any, name: str) -> Any:
     return config.get(name) if isinstance(config, Mapping) else getattr(config, name, None)
 
 
-def _as_settings(part: Any, name: str) -> Settings:
+def as_settings(part: Any, name: str) -> Settings:
+    """A part's settings by name; `name` is for error messages."""
     if isinstance(part, (str, int, float, list, tuple)):
         raise ConfigError(f"config.{name}={part!r}: expected a part with settings of its own")
     if part is None:
@@ -88,48 +83,3 @@ def _as_settings(part: Any, name: str) -> Settings:
     if isinstance(part, type):
         return {key: value for key, value in vars(part).items() if not key.startswith("_")}
     return attributes_of(part)
-
-
-class WorldConfig:
-    """The user's configuration: each world gets a copy, here and in other processes."""
-
-    def __init__(self, config: Any) -> None:
-        self._config = _without_classes(config)
-
-    def copy(self) -> Any:
-        """The configuration for one more world."""
-        return copy.deepcopy(self._config)
-
-    def packed(self) -> tuple[str, Block]:
-        """Its kind and its contents, for another process."""
-        if type(self._config).__module__.partition(".")[0] == "omegaconf":
-            omega = importlib.import_module("omegaconf").OmegaConf
-            return "omegaconf", serialise(omega.to_container(self._config, resolve=True))
-        walk(self._config, "config", _require_serialisable)
-        return "plain", serialise(self._config)
-
-    @classmethod
-    def unpacked(cls, kind: str, block: Block) -> "WorldConfig":
-        """The configuration that another process packed."""
-        content = restore(None, block)
-        if kind == "omegaconf":
-            content = importlib.import_module("omegaconf").OmegaConf.create(content)
-        return cls(content)
-
-
-def _without_classes(config: Any) -> Any:
-    """Turn classes that serve as namespaces into objects: a class cannot be copied."""
-    if not isinstance(config, type):
-        return config
-    return SimpleNamespace(
-        **{name: _without_classes(value) for name, value in _as_settings(config, "class").items()}
-    )
-
-
-def _require_serialisable(path: Path, value: Any, kind: ObjectKind) -> list[References]:
-    if not is_serialisable(value):
-        raise ConfigError(
-            f"{path_text(path)} is {value!r}, which cannot be sent to other processes; use plain values, or "
-            "set parallel.use_threads or parallel.enabled=false"
-        )
-    return references_of(value, kind)

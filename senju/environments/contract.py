@@ -1,13 +1,20 @@
-"""What a user's world must offer, and calling its methods with the arguments that they accept."""
+"""What a user's world must offer, what its agents must not share, and calling its methods."""
 
 import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
+import torch
+from torch import nn
+
+from senju.environments.objects import attributes_of, path_text, walk
 from senju.errors import ConfigError
 
 Agents = Sequence[Any]
+Key = tuple[str, int]  # "object" or "memory", and its address
+_MOST_ITEMS = 64  # that are checked of a list or dictionary
 
 
 def check_world(env: Any) -> Agents:
@@ -52,6 +59,59 @@ def _require_attribute(owner: Any, who: str, name: str, expected: str) -> None:
 
 def _described(value: object) -> str:
     return f"an object of class {type(value).__qualname__}"
+
+
+def refuse_sharing(env: Any, other: Any) -> None:
+    """Refuse two worlds of one factory whose agents are the same, or have something in common."""
+    advice = "make everything anew in each call"
+    if env is other:
+        raise ConfigError(f"the factory returned the same world twice; {advice}")
+    if getattr(env, "world", None) is not None and getattr(other, "world", None) is env.world:
+        raise ConfigError(f"the factory put the same `world` into two of its worlds; {advice}")
+    if len(env.agents) != len(other.agents):
+        raise ConfigError(
+            f"the factory made {len(env.agents)} agents and then {len(other.agents)}; every world must "
+            "have the same agents"
+        )
+    owners: dict[Key, str] = {}
+    for which, agents in (("one world", env.agents), ("another world", other.agents)):
+        for number, agent in enumerate(agents):
+            name, mine = f"{agent_name(agents, number)} of {which}", belongings(agent)
+            if shared := next((key for key in mine if key in owners), None):
+                raise ConfigError(
+                    f"{name} and {owners[shared]} share {mine[shared]}; each agent needs its own, made anew "
+                    "in each call of the factory"
+                )
+            owners |= dict.fromkeys(mine, name)
+
+
+def belongings(agent: Any) -> dict[Key, str]:
+    """The paths of what must be an agent's own: model, memory, optimizers, weights and arrays."""
+    model, memory = agent.model, agent.model.memory
+    found: dict[Key, str] = {}
+    searched = {id(model), id(memory)}  # and the networks in their attributes
+    for owner in (model, memory):
+        searched |= {id(value) for value in attributes_of(owner).values() if isinstance(value, nn.Module)}
+
+    for path, value, kind, references in walk(agent, "agent"):
+        text = path_text(path)
+        if value is agent or value is model or value is memory or isinstance(value, torch.optim.Optimizer):
+            found.setdefault(("object", id(value)), text)
+        if kind.name == "module":
+            for name, tensor in value.state_dict(keep_vars=True).items():
+                if tensor.numel():
+                    found.setdefault(("memory", tensor.untyped_storage().data_ptr()), f"{text}.{name}")
+        if kind.name == "array" and value.size and value.flags.writeable:
+            found.setdefault(("memory", value.__array_interface__["data"][0]), text)
+        if kind.name in ("list", "tuple"):
+            references.extend(enumerate(value[:_MOST_ITEMS]))
+        elif kind.name == "dict":
+            references.extend(islice(value.items(), _MOST_ITEMS))
+        else:
+            named = {"model": model} if value is agent else {}
+            named |= {"memory": memory} if value is model else {}
+            references.extend(((attributes_of(value) if id(value) in searched else {}) | named).items())
+    return found
 
 
 def agent_name(agents: Agents, number: int) -> str:

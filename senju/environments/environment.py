@@ -6,17 +6,15 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from senju.environments.acting import write_acting
-from senju.environments.config import RunSettings, WorldConfig, read_settings
-from senju.environments.contract import Agents
+from senju.environments.config import RunSettings, read_settings
+from senju.environments.contract import Agents, refuse_sharing
 from senju.environments.episodes import EpisodeRole
-from senju.environments.factory import Factory, WorldFactory
+from senju.environments.factory import Factory, WorldConfig, WorldFactory, WorldSource
 from senju.environments.generators import generators_given_back
 from senju.environments.lessons import LessonRole
-from senju.environments.result import ExperimentResult
-from senju.environments.roles import ExperienceFile, WorldRole, WorldSource
+from senju.environments.roles import ExperienceFile, WorldRole
 from senju.environments.runners import TaskRunner, TeamRunner
-from senju.environments.scheduler import EpochScheduler, Listener, Runners
-from senju.environments.sharing import refuse_sharing
+from senju.environments.scheduler import EpochScheduler, ExperimentResult, Listener, Runners
 from senju.machine import available_cores, even_learners, math_threads
 from senju.workers.process import ProcessExecutor
 from senju.workers.role import Executor, Limits

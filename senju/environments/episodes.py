@@ -5,18 +5,10 @@ import logging
 from typing import Any, NamedTuple
 
 from senju.algorithms.optimising import load_optimizers
+from senju.environments.factory import WorldSource
 from senju.environments.generators import Purpose, generators_alone, seed_of, set_generators
-from senju.environments.roles import (
-    ExperienceSlot,
-    Part,
-    WorldRole,
-    WorldSource,
-    source_of,
-    write_block,
-)
-from senju.environments.world_copy import WorldCopy, describe_error
-from senju.errors import WorkerError
-from senju.usercode import passes_on
+from senju.environments.roles import ExperienceSlot, Region, WorldRole, write_block
+from senju.environments.world_copy import WorldCopy, locating_errors
 from senju.workers.block import Block
 from senju.workers.role import Handler, Payload, Start
 from senju.workers.tasks import Assignment
@@ -44,7 +36,7 @@ class PlayedEpisode(NamedTuple):
 
     rewards: list[float]  # by agent, summed over turns
     num_turns: int
-    experience: list[Part]  # by agent
+    experience: list[Region]  # by agent
 
 
 class EpisodeRole(WorldRole):
@@ -88,7 +80,7 @@ class EpisodeHandler(Handler):
         with generators_alone():
             world = self._world(epoch, copy)
             rewards, num_turns, blocks = world.play(epoch, copy, acting, self._source.settings)
-        parts: list[Part] = []
+        parts: list[Region] = []
         for block in blocks:
             parts.append(write_block(self._descriptor, block, offset))
             offset += len(block)
@@ -97,13 +89,13 @@ class EpisodeHandler(Handler):
     def _world(self, epoch: int, copy: int) -> WorldCopy:
         """A world as the factory makes it; whether it has been played before does not show."""
         number = copy if self._source.factory.tells_copies_apart else 0
-        kept = self._kept.pop(number, None)
-        if self._can_keep and (kept is None or not self._renew(kept)):
-            kept = self._new_kept_world(number)
-        if kept is None or not self._can_keep:
+        world = self._kept.pop(number, None)
+        if self._can_keep and (world is None or not self._renew(world)):
+            world = self._new_kept_world(number)
+        if world is None:
             return self._new_world(copy, epoch)
-        self._kept[number] = kept
-        return kept
+        self._kept[number] = world
+        return world
 
     def _renew(self, world: WorldCopy) -> bool:
         if self._options.fresh_worlds:
@@ -111,43 +103,37 @@ class EpisodeHandler(Handler):
         world.clear_memories()
         return True
 
-    def _new_kept_world(self, number: int) -> WorldCopy:
+    def _new_kept_world(self, number: int) -> WorldCopy | None:
+        """A world to keep, or None if a world cannot be restored, or takes too much memory."""
         world = self._new_world(number)
         if self._options.fresh_worlds:
-            self._can_keep = self._is_keepable(world)
-            if self._can_keep:
-                world.snapshot.take()
-        if self._can_keep:
-            self._renew(world)  # before it is played: raises if its memories cannot be cleared
+            if reason := self._reason_to_make_anew(world):
+                logger.info("the world %s; it is made anew for each episode", reason)
+                self._can_keep = False
+                return None
+            world.snapshot.take()
+        self._renew(world)  # before it is played: raises if its memories cannot be cleared
         return world
 
-    def _is_keepable(self, world: WorldCopy) -> bool:
+    def _reason_to_make_anew(self, world: WorldCopy) -> str | None:
         num_worlds = self._options.copies if self._source.factory.tells_copies_apart else 1
         num_bytes, obstacle = world.snapshot.num_bytes, world.snapshot.obstacle
-        reason = f"has a {obstacle}, which cannot be restored" if obstacle else ""
         if num_worlds * num_bytes > _MOST_KEPT_BYTES:
-            reason = f"holds {num_bytes:,} bytes of arrays"
-        if reason:
-            logger.info("the world %s; it is made anew for each episode", reason)
-        return not reason
+            return f"holds {num_bytes:,} bytes of arrays"
+        return f"has a {obstacle}, which cannot be restored" if obstacle else None
 
     def _new_world(self, copy: int, *numbers: int) -> WorldCopy:
         factory, config, _ = self._source
         seed = self._options.seed
         set_generators(seed, Purpose.MAKING, copy, *numbers)
-        try:
+        # SystemExit would end this process without a message
+        with locating_errors(lambda _: f"making copy {copy} of the world raised", passing=Exception):
             env = factory.make(config.copy(), seed_of(seed, Purpose.MAKING, copy, *numbers), copy)
-        except Exception:
-            raise
-        except BaseException as error:  # it would end this process without a message
-            if passes_on(error):
-                raise
-            raise WorkerError(f"making copy {copy} of the world raised {describe_error(error)}") from error
         return WorldCopy(env)
 
 
 def new_handler(start: Start) -> EpisodeHandler:
     """In a worker process."""
-    handler = EpisodeHandler(source_of(start), start.descriptors[0])
+    handler = EpisodeHandler(WorldSource.unpacked(start.payload), start.descriptors[0])
     gc.freeze()  # imported modules are not scanned again and again
     return handler

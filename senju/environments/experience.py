@@ -139,27 +139,23 @@ def _array_of(tensor: torch.Tensor) -> NDArray[Any]:
     return np.array(tensor.detach().cpu().numpy())
 
 
-def read_changes(block: Block) -> Changes:
-    """What acting changed in the agent's numbers."""
-    changes: Changes = block.unpack()[0][1]
-    return changes
+def remember(add_memory: Callable[..., Any], block: Block) -> Changes:
+    """Give an episode to `add_memory`, turn by turn, with the arguments that it had there.
 
-
-def remember(add_memory: Callable[..., Any], block: Block) -> None:
-    """Give an episode to `add_memory`, turn by turn, with the arguments that it had there."""
+    Returns what acting changed in the agent's numbers.
+    """
     signature = signature_of(add_memory)
-    (shape, _), columns = block.unpack()
-    if not columns:
-        return
-    leaves, num_turns = iter(columns), len(columns[0])
-    arguments = {name: _values(part, leaves, num_turns) for name, part in shape}
-    if signature is None or tuple(arguments) == _plain_names(signature):
-        for given in zip(*arguments.values(), strict=True):
-            add_memory(*given)
-        return
+    (shape, changes), columns = block.unpack()
+    leaves, num_turns = iter(columns), len(columns[0]) if columns else 0
+    arguments = {name: _values(part, leaves, num_turns) for name, part in shape or ()}
+    is_plain = tuple(arguments) == _plain_names(signature)
     for values in zip(*arguments.values(), strict=True):
-        bound = inspect.BoundArguments(signature, OrderedDict(zip(arguments, values, strict=True)))
-        add_memory(*bound.args, **bound.kwargs)
+        if signature is None or is_plain:
+            add_memory(*values)
+        else:
+            bound = inspect.BoundArguments(signature, OrderedDict(zip(arguments, values, strict=True)))
+            add_memory(*bound.args, **bound.kwargs)
+    return changes  # type: ignore[no-any-return]  # JSON has no types
 
 
 def _plain_names(signature: inspect.Signature | None) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ copy or agent and the epoch. Then it does not matter which worker executes it, n
 import random
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import IntEnum
 from functools import cache
 from typing import Any
@@ -65,11 +65,9 @@ def set_own_generators(generators: Sequence[Any], seed: int, purpose: Purpose, *
             generator.seed(number)
 
 
-@contextmanager
-def generators_alone(wanted: bool = True) -> Iterator[None]:
+def generators_alone(wanted: bool = True) -> AbstractContextManager[Any]:
     """Keep other workers of this process from drawing meanwhile."""
-    with _in_use if wanted else nullcontext():
-        yield
+    return _in_use if wanted else nullcontext()
 
 
 @contextmanager

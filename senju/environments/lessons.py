@@ -10,21 +10,13 @@ from senju.algorithms.optimising import load_optimizers
 from senju.environments.acting import apply_changes, numbers_of, write_acting
 from senju.environments.config import RunSettings
 from senju.environments.contract import agent_name, call_hook, memory_size
-from senju.environments.experience import read_changes, remember
+from senju.environments.experience import remember
+from senju.environments.factory import WorldSource
 from senju.environments.generators import Purpose, generators_alone, set_generators
-from senju.environments.roles import (
-    ExperienceFile,
-    ExperienceSlot,
-    Part,
-    WorldRole,
-    WorldSource,
-    read_block,
-    source_of,
-)
+from senju.environments.roles import ExperienceFile, ExperienceSlot, Region, WorldRole, read_block
 from senju.environments.serialise import restore, serialise
-from senju.environments.world_copy import describe_error
-from senju.errors import ConfigError, SenjuError, WorkerError
-from senju.usercode import passes_on
+from senju.environments.world_copy import locating_errors
+from senju.errors import ConfigError
 from senju.workers.block import Block
 from senju.workers.role import Handler, Payload, Start
 from senju.workers.tasks import Assignment
@@ -41,7 +33,7 @@ class LessonTask(NamedTuple):
     epoch: int
     trains: bool
     is_last: bool  # of the run
-    experience: list[Part]  # by copy
+    experience: list[Region]  # by copy
     slots: list[ExperienceSlot]  # keeps the experience
 
     def __str__(self) -> str:
@@ -161,34 +153,25 @@ class LessonHandler(Handler):
             blocks.append(serialise_agent(self._env, number))
         return Payload([loss, ended - began, monotonic() - ended], blocks)
 
-    def _learn(self, number: int, epoch: int, trains: bool, experience: Sequence[Part]) -> list[float]:
+    def _learn(self, number: int, epoch: int, trains: bool, experience: Sequence[Region]) -> list[float]:
         """Remember and train, by random numbers of this agent and epoch."""
-        with generators_alone(not self._options.async_learning):
-            set_generators(self._options.seed, Purpose.LEARNING, number, epoch)
-            try:
-                return self._remember_and_train(number, epoch, trains, experience)
-            except SenjuError:
-                raise
-            except BaseException as error:  # the user's code may raise anything
-                if passes_on(error):
-                    raise
-                raise WorkerError(
-                    f"epoch {epoch}, after turn {self._settings.experiment.max_turns}: "
-                    f"{agent_name(self._agents, number)} raised while learning {describe_error(error)}"
-                ) from error
-
-    def _remember_and_train(
-        self, number: int, epoch: int, trains: bool, experience: Sequence[Part]
-    ) -> list[float]:
         model, losses = self._agents[number].model, list[float]()
-        for copy, part in enumerate(experience):
-            self._remember(number, epoch, copy, read_block(self._descriptor, *part))
-            if trains and self._options.train_after == "episode":
+        options, decay = self._options, self._settings.epsilon_decay
+        where = f"epoch {epoch}, after turn {self._settings.experiment.max_turns}"
+        who = agent_name(self._agents, number)
+        with (
+            generators_alone(not options.async_learning),
+            locating_errors(lambda _: f"{where}: {who} raised while learning"),
+        ):
+            set_generators(options.seed, Purpose.LEARNING, number, epoch)
+            for copy, region in enumerate(experience):
+                self._remember(number, epoch, copy, read_block(self._descriptor, *region))
+                if trains and options.train_after == "episode":
+                    losses += self._train(model)
+            if trains and options.train_after == "epoch":
                 losses += self._train(model)
-        if trains and self._options.train_after == "epoch":
-            losses += self._train(model)
-        if self._settings.epsilon_decay is not None and callable(getattr(model, "epsilon_decay", None)):
-            model.epsilon_decay(self._settings.epsilon_decay)
+            if decay is not None and callable(getattr(model, "epsilon_decay", None)):
+                model.epsilon_decay(decay)
         return losses
 
     def _remember(self, number: int, epoch: int, copy: int, episode: Block) -> None:
@@ -203,9 +186,9 @@ class LessonHandler(Handler):
                 "parallel.train_after=episode, or parallel.copies=1"
             )
         before = numbers_of(agent)
-        remember(agent.add_memory, episode)
+        changes = remember(agent.add_memory, episode)
         if copy == 0:  # as if there were one world: the copies' counts are not added up
-            apply_changes(agent, read_changes(episode), before)
+            apply_changes(agent, changes, before)
         call_hook(model, "end_epoch_action", epoch=epoch)
 
     def _train(self, model: Any) -> list[float]:
@@ -225,7 +208,7 @@ def _as_number(loss: Any) -> float | None:
 
 def new_handler(start: Start) -> LessonHandler:
     """In a worker process."""
-    source = source_of(start)
+    source = WorldSource.unpacked(start.payload)
     env = source.new_learning_world()
     gc.freeze()  # imported modules are not scanned again and again
     return LessonHandler(env, source.settings, start.descriptors[0])

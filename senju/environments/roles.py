@@ -1,37 +1,18 @@
-"""The two roles of a user's own world share how a worker makes the world, and where experience is stored."""
+"""What the two roles of a user's own world, playing and learning, have in common; the shared experience."""
 
 import os
 import weakref
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any
 
-from senju.environments.config import RunSettings, WorldConfig
-from senju.environments.contract import check_world
-from senju.environments.factory import WorldFactory
-from senju.environments.generators import Purpose, seed_of, set_generators
+from senju.environments.factory import WorldSource
 from senju.workers.block import Block
-from senju.workers.role import Payload, Role, Start
+from senju.workers.role import Payload, Role
 from senju.workers.shared_memory import open_anonymous
 from senju.workers.tasks import Assignment
 
 _SLOT_BYTES = 2**36  # of addresses; only what is written takes memory
-Part = tuple[int, int]  # offset and size of a block in the file of experience
-
-
-class WorldSource(NamedTuple):
-    """All that a process needs to make the user's world."""
-
-    factory: WorldFactory
-    config: WorldConfig
-    settings: RunSettings
-
-    def new_learning_world(self) -> Any:
-        """The world whose agents learn: the same one in every process."""
-        seed = self.settings.parallel.seed
-        set_generators(seed, Purpose.CENTRE)
-        env = self.factory.make(self.config.copy(), seed_of(seed, Purpose.CENTRE), 0)
-        check_world(env)
-        return env
+Region = tuple[int, int]  # offset and size of a block in the file of experience
 
 
 class ExperienceFile:
@@ -67,7 +48,7 @@ class ExperienceSlot:
         self.start = start
 
 
-def write_block(descriptor: int, block: Block, offset: int) -> Part:
+def write_block(descriptor: int, block: Block, offset: int) -> Region:
     """Write a block to the file of experience."""
     data, done = block.as_array().data, 0
     while done < len(data):
@@ -91,10 +72,7 @@ class WorldRole(Role):
         self._num_results = 0
 
     def start_payload(self, index: int) -> Payload:
-        """The factory's name, the settings, and the user's configuration."""
-        factory, config, settings = self.source
-        kind, block = config.packed()
-        return Payload([factory.importable()[0], kind, settings.model_dump(mode="json")], [block])
+        return self.source.packed()
 
     @property
     def descriptors(self) -> list[int]:
@@ -113,10 +91,3 @@ class WorldRole(Role):
 
     @abstractmethod
     def _read(self, task: Any, payload: Payload) -> Any: ...
-
-
-def source_of(start: Start) -> WorldSource:
-    """In a worker process: what `start_payload` sent."""
-    name, kind, settings = start.payload.values
-    config = WorldConfig.unpacked(kind, start.payload.blocks[0])
-    return WorldSource(WorldFactory(name), config, RunSettings(**settings))

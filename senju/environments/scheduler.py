@@ -1,4 +1,4 @@
-"""Schedules the epochs of a user's world: hands out episodes and lessons, and combines their results."""
+"""Schedules the epochs of a user's world: hands out episodes and lessons, and reports their results."""
 
 import logging
 import math
@@ -9,17 +9,65 @@ from time import monotonic
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from senju.environments.config import RunSettings
 from senju.environments.episodes import EpisodeTask
 from senju.environments.lessons import LessonTask
-from senju.environments.result import EpochReport
 from senju.environments.roles import ExperienceFile
 from senju.environments.runners import FinishedTask, TaskRunner
 from senju.runs.timeline import Timeline
 from senju.workers.block import Block
 
 logger = logging.getLogger(__name__)
+
+
+class EpochReport(NamedTuple):
+    """An epoch that all copies have played and all agents have learned from."""
+
+    epoch: int
+    rewards: tuple[float, ...]  # by agent: the sum over the epoch's turns, averaged over copies
+    losses: tuple[float | None, ...]  # by agent; None where it did not train
+    num_turns: int  # of all copies
+    seconds: float  # since the report before
+    playing_seconds: float  # of all workers together
+    learning_seconds: float  # of all learners together
+
+    def __str__(self) -> str:
+        rewards = ", ".join(f"{reward:.4g}" for reward in self.rewards)
+        losses = ", ".join("-" if loss is None else f"{loss:.4g}" for loss in self.losses)
+        return f"epoch {self.epoch}: rewards {rewards}; losses {losses}; {self.seconds:.2f} s"
+
+
+@dataclass(frozen=True)
+class ExperimentResult:
+    """Every epoch's figures, what went wrong and was healed, and who did what when."""
+
+    epochs: tuple[EpochReport, ...]
+    events: tuple[str, ...]
+    timeline: Timeline = field(repr=False)
+
+    @property
+    def rewards(self) -> NDArray[np.float64]:
+        """[epoch, agent]: sums over an epoch's turns, averaged over copies."""
+        return np.array([report.rewards for report in self.epochs])
+
+    @property
+    def losses(self) -> NDArray[np.float64]:
+        """[epoch, agent]: not a number where an agent did not train."""
+        return np.array([report.losses for report in self.epochs], np.float64)
+
+    @property
+    def num_turns(self) -> int:
+        """Turns of all copies in all epochs."""
+        return sum(report.num_turns for report in self.epochs)
+
+    @property
+    def seconds(self) -> float:
+        """From the first episode's start to the last lesson's end."""
+        return sum(report.seconds for report in self.epochs)
+
+
 Listener = Callable[[EpochReport], None]
 
 

@@ -11,20 +11,12 @@ from typing import Any
 from numpy.typing import NDArray
 from torch import nn
 
-from senju.environments.object_graph import Path, References, walk
-from senju.environments.object_kinds import (
-    KINDS,
-    PLAIN,
-    ObjectKind,
-    attributes_of,
-    is_serialisable,
-    kind_of,
-)
+from senju.environments.objects import KINDS, PLAIN, ObjectKind, attributes_of, is_serialisable, kind_of
 from senju.errors import ModelError
 from senju.models.weights import WeightBlock
 from senju.workers.block import Block
 
-Record = list[Any]  # number of an object that can change, name of its kind, meta, contents
+ObjectRecord = list[Any]  # number of an object that can change, name of its kind, meta, contents
 Reference = Any  # a plain value, [number], [kind, meta, contents] of an object that never changes, or KEEP
 KEEP: list[Any] = []  # the object that the factory made stays
 _OBJECT = KINDS["object"]
@@ -33,7 +25,7 @@ _OBJECT = KINDS["object"]
 def serialise(root: object, leave_out: Callable[[object], bool] = lambda value: False) -> Block:
     """The state of an object and of all it refers to, except for objects that `leave_out` is true for."""
     writer = _Writer(leave_out)
-    walk([root], "", writer.visit)
+    writer.write([root])
     return Block.pack(writer.records, writer.arrays)
 
 
@@ -48,29 +40,35 @@ def restore(root: Any, block: Block, filled: set[int] | None = None) -> Any:
 
 
 class _Writer:
-    """Writes a record of each object that a walk visits, after one that refers to it."""
+    """Writes a record of each object, after one that refers to it."""
 
     def __init__(self, leave_out: Callable[[object], bool]) -> None:
-        self.records: list[Record] = []
+        self.records: list[ObjectRecord] = []
         self.arrays: list[NDArray[Any]] = []
         self._leave_out = leave_out
-        self._numbers: dict[int, int] = {}  # by id; the walk keeps the objects alive
-        self._parts: set[int] = set()  # modules of networks that have a record
-        self._found: list[Any] = []  # new objects that the current record refers to
+        self._numbers: dict[int, int] = {}  # by id
+        self._objects: list[Any] = []  # by number; keeps them alive, so that no id comes twice
+        self._unwritten: list[Any] = []
+        self._parts: set[int] = set()  # ids of the modules of networks that have a record
 
-    def visit(self, path: Path, value: Any, kind: ObjectKind) -> Iterable[References]:
-        """Write the object's record; return the objects that it is the first to refer to."""
-        self._found = []
-        if kind.name != "module":
-            number = self._number(value)
-            contents = self._contents(kind, kind.read(value))
-            self.records.append([number, kind.name, kind.meta(value), contents])
-        elif id(value) not in self._parts:
-            self._write_network(value)
-        return [self._found]
+    def write(self, root: Any) -> None:
+        """Write the records of an object and of all that it refers to."""
+        self._reference(root)
+        while self._unwritten:
+            value = self._unwritten.pop()
+            kind = kind_of(type(value))
+            if kind.name != "module":
+                contents = self._contents(kind, kind.read(value))
+                self.records.append([self._numbers[id(value)], kind.name, kind.meta(value), contents])
+            elif id(value) not in self._parts:
+                self._write_network(value)
 
     def _number(self, value: object) -> int:
-        return self._numbers.setdefault(id(value), len(self._numbers))
+        number = self._numbers.get(id(value))
+        if number is None:
+            number = self._numbers[id(value)] = len(self._objects)
+            self._objects.append(value)
+        return number
 
     def _contents(self, kind: ObjectKind, contents: Any) -> Any:
         if kind.contents == "array":
@@ -91,14 +89,14 @@ class _Writer:
     def _reference(self, value: Any) -> Reference:
         if type(value) in PLAIN:
             return value
-        if id(value) in self._numbers:
-            return [self._numbers[id(value)]]
+        if (number := self._numbers.get(id(value))) is not None:
+            return [number]
         if self._leave_out(value) or not is_serialisable(value):
             return KEEP
         kind = kind_of(type(value))
-        if kind.fill is None and kind.name != "module":
+        if kind.fill is None:
             return [kind.name, kind.meta(value), self._contents(kind, kind.read(value))]
-        self._found.append(value)
+        self._unwritten.append(value)
         return [self._number(value)]
 
     def _write_network(self, network: nn.Module) -> None:
@@ -114,7 +112,7 @@ class _Writer:
 class _Reader:
     """Matches records with existing objects and makes those that are missing; then fills all of them."""
 
-    def __init__(self, records: list[Record], arrays: list[NDArray[Any]], filled: set[int]) -> None:
+    def __init__(self, records: list[ObjectRecord], arrays: list[NDArray[Any]], filled: set[int]) -> None:
         self._records = {record[0]: record for record in records}
         self._arrays, self._filled = arrays, filled
         self._existing: dict[int, Any] = {}  # by number: the object in the same place
@@ -143,7 +141,7 @@ class _Reader:
         kind = KINDS[name]
         data = self._arrays[contents] if kind.contents == "array" else None
         is_accepted = kind.accepts(existing, meta, data)
-        made = existing if is_accepted else kind.new(meta, data)
+        made = existing if is_accepted else kind.make(meta, data)
         if data is None:
             self._begin(number, kind, made, contents)
             return
@@ -218,8 +216,8 @@ class _Reader:
         name, meta, contents = reference
         kind = KINDS[name]
         if kind.contents == "array":
-            return kind.new(meta, self._arrays[contents])
+            return kind.make(meta, self._arrays[contents])
         if list not in map(type, contents):
-            return kind.new(meta, contents)
+            return kind.make(meta, contents)
         olds = existing if kind.accepts(existing, meta) else ()
-        return kind.new(meta, self._values(kind, contents, olds))
+        return kind.make(meta, self._values(kind, contents, olds))

@@ -14,21 +14,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from senju.environments.object_graph import Path, References, path_text, references_of, walk
-from senju.environments.object_kinds import (
+from senju.environments.objects import (
     GENERATORS,
     ObjectKind,
+    Path,
+    Reference,
     fill_dict,
     fill_slot,
     hides_fields,
+    path_text,
     read_slot,
+    references_of,
     slots_of,
+    walk,
 )
 
 _OURS = "senju.environments."
 _PAGE = 4096  # bytes
 _LARGE = 2**16  # bytes of an array; from here on, only changed pages are written
-_Fill = Callable[[Any, Any], None]
+_Fill = Callable[[Any, Any], object]
 
 
 class WorldSnapshot:
@@ -42,11 +46,12 @@ class WorldSnapshot:
         self._contents: list[tuple[_Fill, Any, Any]] = []
         self._weights: list[tuple[Tensor, Tensor]] = []  # where they lie, and a copy
         self._arrays: list[tuple[Any, Any]] = []  # and a copy
-        walk(root, "world", self._visit)
+        for path, value, kind, found in walk(root, "world"):
+            found.extend(self._visit(path, value, kind))
 
-    def _visit(self, path: Path, value: Any, kind: ObjectKind) -> Iterable[References]:
+    def _visit(self, path: Path, value: Any, kind: ObjectKind) -> Iterable[Reference]:
         """Note what can change in an object; return what it refers to."""
-        if kind.is_constant or _is_ours(value):
+        if (kind.fill is None and kind.contents in ("none", "array")) or _is_ours(value):
             return ()
         if isinstance(value, GENERATORS):
             if value is not torch.default_generator:
@@ -63,20 +68,20 @@ class WorldSnapshot:
         self.obstacle = f"{type(value).__qualname__} at {path_text(path)}"
         return ()
 
-    def _visit_array(self, array: Any) -> Iterable[References]:
+    def _visit_array(self, array: Any) -> Iterable[Reference]:
         if not array.flags.writeable:
-            return [[array.base]] if isinstance(array.base, np.ndarray) else ()
+            return [("base", array.base)] if isinstance(array.base, np.ndarray) else ()
         self.num_bytes += array.nbytes
         self._found.append((_fill_array, array, _read_array))
-        return [array.ravel().tolist()] if array.dtype == object else ()
+        return enumerate(array.ravel().tolist()) if array.dtype == object else ()
 
-    def _visit_tensor(self, tensor: Tensor) -> Iterable[References]:
+    def _visit_tensor(self, tensor: Tensor) -> Iterable[Reference]:
         self.num_bytes += tensor.nbytes
         fill = _fill_all_but_data if type(tensor) is nn.Parameter else _fill_tensor
         self._found.append((fill, tensor, _read_tensor))
-        return [[tensor.grad]]
+        return [("grad", tensor.grad)]
 
-    def _visit_object(self, value: Any, kind: ObjectKind) -> Iterable[References]:
+    def _visit_object(self, value: Any, kind: ObjectKind) -> Iterable[Reference]:
         if kind.fill is not None and kind.contents in ("array", "items", "dict", "code"):
             self._found.append((kind.fill, value, kind.read))
         if type(getattr(value, "__dict__", None)) is dict:

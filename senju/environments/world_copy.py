@@ -4,7 +4,8 @@ The result of an episode follows from (seed, copy, epoch) and what the agents ac
 """
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -83,18 +84,12 @@ class WorldCopy:
         key = (settings.parallel.seed, Purpose.PLAYING, copy, epoch)
         set_generators(*key)
         set_own_generators(self.snapshot.generators, *key)
-        try:
-            return self._play(epoch, settings.experiment.max_turns)
-        except SenjuError:
-            raise
-        except BaseException as error:  # the user's code may raise anything
-            if passes_on(error):
-                raise
-            raise self._located(error) from error
-
-    def _play(self, epoch: int, max_turns: int) -> PlayedWorld:
         for recorder in self._recorders:
             recorder.begin()
+        with locating_errors(self._locate):
+            return self._play(epoch, settings.experiment.max_turns)
+
+    def _play(self, epoch: int, max_turns: int) -> PlayedWorld:
         self._env.reset()
         refuse_forked_child()
         self._refuse_new_agents()
@@ -148,18 +143,25 @@ class WorldCopy:
             done = agent.is_done(world) if hasattr(agent, "is_done") else False
             agent.add_memory(state, action, reward, done)
 
-    def _located(self, error: BaseException) -> WorkerError:
-        """An error of the user's code, with agent, turn and epoch."""
+    def _locate(self, error: BaseException) -> str:
         number = _whose(error, self._agents)
-        who = f"{agent_name(self._agents, number)} raised" if number is not None else "the world raised"
-        turn = self._recorders[0].turn
-        return WorkerError(f"{self._where}, turn {turn}: {who} {describe_error(error)}")
+        who = agent_name(self._agents, number) if number is not None else "the world"
+        return f"{self._where}, turn {self._recorders[0].turn}: {who} raised"
 
 
-def describe_error(error: BaseException) -> str:
-    """What was raised, and where in the user's code."""
-    frames = traceback.format_tb(error.__traceback__)
-    return f"{type(error).__name__}: {error}\n{''.join(frames[-4:])}".rstrip()
+@contextmanager
+def locating_errors(locate: Callable[[BaseException], str], passing: Any = SenjuError) -> Iterator[None]:
+    """Raise what the user's code raises as a WorkerError that says where, but for the classes `passing`."""
+    try:
+        yield
+    except passing:
+        raise
+    except BaseException as error:  # the user's code may raise anything
+        if passes_on(error):
+            raise
+        frames = "".join(traceback.format_tb(error.__traceback__)[-4:])
+        what = f"{type(error).__name__}: {error}\n{frames}".rstrip()
+        raise WorkerError(f"{locate(error)} {what}") from error
 
 
 def _whose(error: BaseException, agents: Agents) -> int | None:

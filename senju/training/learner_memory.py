@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from senju.algorithms.learner import LearnerState
 from senju.algorithms.learner_runner import Trained
 from senju.backends.shared_weights import SharedWeights
-from senju.collect.slots import Allocate, Ring, RingShape
+from senju.collect.slots import Ring, RingShape
 from senju.errors import WorkerError
 from senju.games.game import SeatView
 from senju.models.weights import Weights
@@ -51,38 +51,28 @@ class SavedState(NamedTuple):
     stamp: int
 
 
-class SharedState:
-    """A learner's whole state, with the report of the training that led to it: both or neither."""
+class SharedState(SharedWeights):
+    """A learner's whole state, with the report of the training that led to it: both or neither.
 
-    def __init__(self, num_bytes: int, allocate: Allocate) -> None:
-        self._block = SharedWeights(num_bytes, allocate)
+    The state's version is the number of trainings that led to it.
+    """
 
-    @property
-    def stamp(self) -> int:
-        """Another number whenever it was written."""
-        return self._block.stamp
-
-    @property
-    def number(self) -> int:
-        """How many trainings led to what lies there."""
-        return self._block.version
-
-    def write(self, number: int, state: LearnerState, report: TrainingReport | None = None) -> None:
+    def save(self, number: int, state: LearnerState, report: TrainingReport | None = None) -> None:
         """Make this the last complete state."""
         data = _encode(state, report)
-        if data.nbytes > self._block.num_bytes:
+        if data.nbytes > self.num_bytes:
             raise WorkerError(
-                f"a learner's state of {data.nbytes} bytes, where {self._block.num_bytes} were expected from "
-                "its state at the start; learners=sequential has no such limit"
+                f"a learner's state of {data.nbytes} bytes, where {self.num_bytes} were expected from its "
+                "state at the start; learners=sequential has no such limit"
             )
-        block = np.zeros(self._block.num_bytes, np.uint8)
+        block = np.zeros(self.num_bytes, np.uint8)
         block[: data.nbytes] = data
-        self._block.write(block, number)
+        self.write(block, number)
 
-    def read(self) -> SavedState:
-        """The last complete state; whoever writes is not waited for."""
-        block = np.empty(self._block.num_bytes, np.uint8)
-        stamp, number = self._block.read(block)
+    def load(self) -> SavedState:
+        """The last complete state; a writer is not waited for."""
+        block = np.empty(self.num_bytes, np.uint8)
+        stamp, number = self.read(block)
         return SavedState(number, *_decode(block), stamp)
 
 
@@ -120,6 +110,7 @@ class LearnerMemory:
     """Weights and states of all agents, as views of one block."""
 
     def __init__(self, rooms: Sequence[Room], block: mmap.mmap | None) -> None:
+        self.rooms = list(rooms)
         allocate = Carver(block) if block is not None else Counter()
         self.weights = [SharedWeights(room.weight_bytes, allocate) for room in rooms]
         self.states = [SharedState(room.state_bytes, allocate) for room in rooms]

@@ -28,9 +28,8 @@ from senju.collect.slots import Ring
 from senju.games.game import Game, SeatView
 from senju.machine import available_cores, even_learners, memory_available
 from senju.models.weights import Weights
-from senju.runs.seats import new_learner
 from senju.training.learner_memory import LearnerMemory, room_for
-from senju.training.learner_role import LearnerRole, Training, importable_seats
+from senju.training.learner_role import LearnerRole, SharedAgents, Training, importable_seats
 from senju.workers.process import ProcessExecutor
 from senju.workers.role import WORKER_BYTES, Limits
 from senju.workers.script import refuse_unguarded
@@ -81,50 +80,36 @@ class LearnerProcesses(LearnerRunner):
         """
         refuse_unguarded()
         assert isinstance(view, SeatView), "each agent has one seat"
-        self._rings, self._view = list(rings), view
         try:
-            self._lay_out()
+            self._lay_out(rings, view)
             if self._learning:
                 self._start()
         except BaseException:
             self.close()
             raise
 
-    def _lay_out(self) -> None:
+    def _lay_out(self, rings: Sequence[Ring], view: SeatView) -> None:
         """Everything but the processes, with the agents as they are at their start."""
         assert self._descriptors, "share() comes first"
-        learners = [self._new_learner(seat) for seat in range(len(self.seats))]
-        self._rooms = [room_for(learner.state(), learner.weights()) for learner in learners]
-        num_bytes = LearnerMemory(self._rooms, None).num_bytes
+        unshared = SharedAgents(self.seats, view, list(rings), LearnerMemory((), None), self.is_free_running)
+        learners = [unshared.new_learner(seat) for seat in range(len(self.seats))]
+        rooms = [room_for(learner.state(), learner.weights()) for learner in learners]
+        num_bytes = LearnerMemory(rooms, None).num_bytes
         self._descriptors.append(open_anonymous(num_bytes))
-        self._memory = LearnerMemory(self._rooms, map_shared(self._descriptors[1], num_bytes))
+        memory = LearnerMemory(rooms, map_shared(self._descriptors[1], num_bytes))
+        self._agents = unshared._replace(memory=memory)
         for seat, learner in enumerate(learners):
             self._write(seat, learner)
 
-    def _new_learner(self, seat: int) -> Learner:
-        learner = new_learner(self.seats[seat], self._view)
-        learner.is_following = self.is_free_running
-        learner.attach(self._rings[seat], self._view)
-        return learner
-
     def _write(self, seat: int, learner: Learner) -> None:
-        self._memory.states[seat].write(self._numbers[seat], learner.state())
-        self._memory.weights[seat].write(learner.weights(), self._numbers[seat])
+        self._agents.memory.states[seat].save(self._numbers[seat], learner.state())
+        self._agents.memory.weights[seat].write(learner.weights(), self._numbers[seat])
         self._epsilons[seat] = learner.epsilon
 
     def _start(self) -> None:
         count = self._count_affordable()
-        role = LearnerRole(
-            self.seats,
-            self._view,
-            self._rings,
-            self._rooms,
-            self._memory,
-            list(self._descriptors),
-            self._sockets,
-            [self._learning[index::count] for index in range(count)],
-            self.is_free_running,
-        )
+        first_seats = [self._learning[index::count] for index in range(count)]
+        role = LearnerRole(self._agents, list(self._descriptors), self._sockets, first_seats)
         executor = self._new_process_executor() if count else ThreadExecutor()
         team = self._team = Team(role, self._tasks, executor, self._limits)
         self._dropped = weakref.finalize(self, team.wakeup.drop, list(self._descriptors))
@@ -151,8 +136,8 @@ class LearnerProcesses(LearnerRunner):
         imports = f"the module of {' or of '.join(names)}"
         return ProcessExecutor(self._limits.task_timeout, script, imports)
 
-    def _is_pending(self, seat: int) -> bool:
-        return any(training.task.seat == seat for training in self._tasks.pending())
+    def _pending(self) -> set[int]:
+        return {training.task.seat for training in self._tasks.pending()}
 
     def learn(self, tasks: Sequence[TrainingTask]) -> list[Trained]:
         """Train these agents; wait for all of them, unless they run free."""
@@ -161,7 +146,7 @@ class LearnerProcesses(LearnerRunner):
         assert self._team is not None, "attach() comes first"
         with self._team.changed:
             for task in tasks:
-                assert not self._is_pending(task.seat), "an agent is trained once at a time"
+                assert task.seat not in self._pending(), "an agent is trained once at a time"
                 self._numbers[task.seat] += 1
                 self._tasks.put(Training(self._numbers[task.seat], task))
             self._team.open()
@@ -171,24 +156,20 @@ class LearnerProcesses(LearnerRunner):
         return [trained[task.seat] for task in tasks]
 
     def finish(self, seats: Sequence[int] | None = None, seconds: float | None = None) -> list[Trained]:
-        """Wait for these agents (None: all) that are being trained."""
         if self._team is None:
             return []
         began = monotonic()
         wanted = set(self._learning if seats is None else seats)
         with self._team.changed:
-            self._team.wait_for(
-                lambda: not any(training.task.seat in wanted for training in self._tasks.pending()), seconds
-            )
+            self._team.wait_for(lambda: wanted.isdisjoint(self._pending()), seconds)
         self._waited += monotonic() - began
         return self._take_trained()
 
     def is_busy(self, seat: int) -> bool:
-        """Whether an agent is being trained meanwhile."""
         if self._team is None:
             return False
         with self._team.changed:
-            return self._is_pending(seat)
+            return seat in self._pending()
 
     def _take_trained(self) -> list[Trained]:
         assert self._team is not None
@@ -201,24 +182,22 @@ class LearnerProcesses(LearnerRunner):
         return [report.trained for report in reports]
 
     def weights(self, seat: int) -> Weights:
-        """An agent's newest weights, from shared memory."""
-        shared = self._memory.weights[seat]
+        shared = self._agents.memory.weights[seat]
         block = np.empty(shared.num_bytes, np.uint8)
         shared.read(block)
         return block
 
     def epsilon(self, seat: int) -> float:
-        """The value after the agent's last training."""
         return self._epsilons[seat]
 
     def state(self, seat: int) -> LearnerState:
         """An agent's last complete state; its process is not asked."""
-        return self._memory.states[seat].read().state
+        return self._agents.memory.states[seat].load().state
 
     def load_state(self, seat: int, state: LearnerState) -> None:
         """Restore an agent; its process reads the state with the next training."""
         assert not self.is_busy(seat), "an agent that is being trained cannot be changed"
-        learner = self._new_learner(seat)
+        learner = self._agents.new_learner(seat)
         learner.load_state(state)
         self._write(seat, learner)
 
@@ -230,12 +209,10 @@ class LearnerProcesses(LearnerRunner):
         return {stage: seconds * waited / busy for stage, seconds in spent.items()} if busy else {}
 
     def take_events(self) -> list[LearnerEvent]:
-        """The team's events since the last call."""
         events = self._team.report().events if self._team is not None else []
         return [LearnerEvent(event.kind, event.message) for event in events]
 
     def status(self) -> tuple[LearnerStatus, ...]:
-        """The processes now."""
         if self._team is None:
             return ()
         status = self._team.status()

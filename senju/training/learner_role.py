@@ -17,13 +17,7 @@ from senju.errors import WorkerError
 from senju.games.game import SeatView
 from senju.models import MODELS
 from senju.runs.seats import new_learner
-from senju.training.learner_memory import (
-    LearnerMemory,
-    Room,
-    TrainingReport,
-    find_ring,
-    map_ring,
-)
+from senju.training.learner_memory import LearnerMemory, Room, TrainingReport, find_ring, map_ring
 from senju.workers.role import Handler, Payload, Role, Start
 from senju.workers.script import find_importable
 from senju.workers.shared_memory import map_shared
@@ -39,6 +33,23 @@ class Training(NamedTuple):
     task: TrainingTask
 
 
+class SharedAgents(NamedTuple):
+    """The agents, as each process that trains them has them."""
+
+    seats: Sequence[LearnerSettings]
+    view: SeatView
+    rings: Sequence[Ring]
+    memory: LearnerMemory
+    is_following: bool  # whether rollouts may be overwritten while they are learned from
+
+    def new_learner(self, seat: int) -> Learner:
+        """An agent's learner at its start; what it replays lies in its ring."""
+        learner = new_learner(self.seats[seat], self.view)
+        learner.is_following = self.is_following
+        learner.attach(self.rings[seat], self.view)
+        return learner
+
+
 @dataclass(frozen=True)
 class LearnerRole(Role):
     """Trains agents from their rings, into their shared memory. Any learner can train any agent."""
@@ -48,45 +59,38 @@ class LearnerRole(Role):
     repeats = "It is trained again from its last complete state."
     new_handler = "senju.training.learner_role:new_learner_handler"
 
-    seats: Sequence[LearnerSettings]
-    view: SeatView
-    rings: Sequence[Ring]
-    rooms: Sequence[Room]
-    memory: LearnerMemory
+    agents: SharedAgents
     files: Sequence[int]  # shared memory of the rings, and of states and weights
     socket_files: Sequence[str]
-    agents: Sequence[Sequence[int]]  # the seats that each worker trains first
-    is_following: bool  # whether rollouts may be overwritten while they are learned from
+    first_seats: Sequence[Sequence[int]]  # by worker: the agents that it trains first
 
     @property
     def descriptors(self) -> Sequence[int]:
-        """The shared memory."""
         return self.files
 
     @property
     def sockets(self) -> Sequence[str]:
-        """The run's control socket."""
         return self.socket_files
 
     def start_payload(self, index: int) -> Payload:
         """Settings, and where everything lies in shared memory."""
-        seats, _ = importable_seats(self.seats)
-        view = asdict(self.view) | {"observation_dtype": np.dtype(self.view.observation_dtype).str}
-        rings = [find_ring(ring) for ring in self.rings]
-        agents = self.agents[index] if index < len(self.agents) else ()
-        return Payload([seats, view, rings, list(self.rooms), list(agents), self.is_following])
+        seats, _ = importable_seats(self.agents.seats)
+        view = asdict(self.agents.view)
+        view["observation_dtype"] = np.dtype(self.agents.view.observation_dtype).str
+        rings = [find_ring(ring) for ring in self.agents.rings]
+        rooms, is_following = self.agents.memory.rooms, self.agents.is_following
+        return Payload([seats, view, rings, rooms, is_following, self._seats_of(index)])
+
+    def _seats_of(self, worker: int) -> Sequence[int]:
+        return self.first_seats[worker] if worker < len(self.first_seats) else ()
 
     def local_handler(self, start: Start) -> "LearnerHandler":
-        """A thread that trains."""
-        return LearnerHandler(self.seats, self.view, self.rings, self.memory, self.is_following)
+        return LearnerHandler(self.agents)
 
     def task_payload(self, task: Assignment, worker: dict[str, Any]) -> Payload:
-        """The training's number, and its task."""
-        training: Training = task.task
-        return Payload([training.number, training.task])
+        return Payload(task.task)
 
     def result(self, task: Assignment, payload: Payload) -> TrainingReport:
-        """What came of it."""
         return TrainingReport.of_json(payload.values)
 
     def describe(self, task: Assignment) -> str:
@@ -97,11 +101,11 @@ class LearnerRole(Role):
         return f"training {training.number} of {name}, {when}"
 
     def _name(self, seat: int) -> str:
-        return f"{self.seats[seat].name} (seat {seat})"
+        return f"{self.agents.seats[seat].name} (seat {seat})"
 
     def describe_worker(self, index: int) -> str:
         """Its agents."""
-        return ", ".join(self._name(seat) for seat in self.agents[index]) if index < len(self.agents) else ""
+        return ", ".join(map(self._name, self._seats_of(index)))
 
     def on_exhausted(self, task: Assignment, cause: str, attempts: int) -> str:
         """Stop the run."""
@@ -138,53 +142,32 @@ class LearnerHandler(Handler):
     next one goes on from the last complete state.
     """
 
-    def __init__(
-        self,
-        seats: Sequence[LearnerSettings],
-        view: SeatView,
-        rings: Sequence[Ring],
-        memory: LearnerMemory,
-        is_following: bool,
-    ) -> None:
-        self._seats, self._view, self._rings, self._memory = seats, view, rings, memory
-        self._is_following = is_following
-        self._learners: dict[int, Learner] = {}
+    def __init__(self, agents: SharedAgents, first_seats: Sequence[int] = ()) -> None:
+        """Build the learners of `first_seats` now, so that their first training takes no longer."""
+        self._agents = agents
         self._stamps: dict[int, int] = {}  # of the states that the learners are in
-
-    def prepare(self, seats: Sequence[int]) -> None:
-        """Build learners before the first task, which then takes no longer than others."""
-        for seat in seats:
-            self._learners[seat] = self._restore(seat)
+        self._learners = {seat: self._restore(seat) for seat in first_seats}
 
     def execute(self, task: Payload) -> Payload:
         """Train an agent, unless a worker that could not report it any more has done so."""
         number, (seat, turns, shards, *others) = task.values
         training = TrainingTask(seat, tuple(turns), tuple(map(tuple, shards)), *others)
-        return Payload(self.train(number, training))
-
-    def train(self, number: int, task: TrainingTask) -> TrainingReport:
-        """Train an agent for the n-th time."""
-        seat = task.seat
-        shared = self._memory.states[seat]
+        shared = self._agents.memory.states[seat]
         learner = self._learners.pop(seat, None)  # if this raises, it does not come back
         if learner is None or self._stamps[seat] != shared.stamp:
             learner = self._restore(seat)
-        if shared.number == number:
-            report = shared.read().report
+        if shared.version == number:
+            report = shared.load().report
             assert report is not None
         else:
-            report = self._learn(learner, task)
-            shared.write(number, learner.state(), report)
-        self._memory.weights[seat].write(learner.weights(), number)
+            report = self._learn(learner, training)
+            shared.save(number, learner.state(), report)
+        self._agents.memory.weights[seat].write(learner.weights(), number)
         self._learners[seat], self._stamps[seat] = learner, shared.stamp
-        return report
+        return Payload(report)
 
     def _restore(self, seat: int) -> Learner:
-        """A learner in the saved state; what it replays lies in its ring."""
-        learner = new_learner(self._seats[seat], self._view)
-        learner.is_following = self._is_following
-        learner.attach(self._rings[seat], self._view)
-        saved = self._memory.states[seat].read()
+        learner, saved = self._agents.new_learner(seat), self._agents.memory.states[seat].load()
         learner.load_state(saved.state)
         self._stamps[seat] = saved.stamp
         return learner
@@ -192,19 +175,17 @@ class LearnerHandler(Handler):
     def _learn(self, learner: Learner, task: TrainingTask) -> TrainingReport:
         began = monotonic()
         task.apply(learner)
-        metrics = learner.update(rollouts_of(self._rings[task.seat], task))
+        metrics = learner.update(rollouts_of(self._agents.rings[task.seat], task))
         trained = Trained(task.seat, metrics, began, monotonic())
         return TrainingReport(trained, learner.epsilon, learner.take_timings())
 
 
 def new_learner_handler(start: Start) -> LearnerHandler:
     """In a worker process."""
-    described, viewed, places, rooms, agents, is_following = start.payload.values
+    described, viewed, places, rooms, is_following, first_seats = start.payload.values
     seats = [LearnerSettings(**seat) for seat in described]
     view = SeatView(**viewed | {"observation_shape": tuple(viewed["observation_shape"])})
     ring_memory, state_memory = (map_shared(file, os.fstat(file).st_size) for file in start.descriptors)
     rings = [map_ring(place, view, ring_memory) for place in places]
     memory = LearnerMemory([Room(*room) for room in rooms], state_memory)
-    handler = LearnerHandler(seats, view, rings, memory, is_following)
-    handler.prepare(agents)
-    return handler
+    return LearnerHandler(SharedAgents(seats, view, rings, memory, is_following), first_seats)

@@ -4,7 +4,7 @@ from typing import Any
 
 from senju.environments.environment import ParallelEnvironment
 from senju.environments.lessons import serialise_agent
-from senju.environments.result import ExperimentResult
+from senju.environments.scheduler import ExperimentResult
 from tests.environments.meadow import Meadow, make_config
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from senju.environments.config import WorldConfig, WorldOptions, read_settings
+from senju.environments.config import WorldOptions, read_settings
 from senju.environments.environment import ParallelEnvironment
-from senju.environments.factory import WorldFactory
+from senju.environments.factory import WorldConfig, WorldFactory
 from senju.errors import ConfigError
 from tests.environments.meadow import Meadow, make_config
 from tests.environments.runs import knowledge

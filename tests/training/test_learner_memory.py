@@ -25,8 +25,8 @@ def room() -> int:
 
 def test_state_and_report_are_read_as_they_were_written() -> None:
     shared = SharedState(room(), np.zeros)
-    shared.write(7, STATE, REPORT)
-    number, state, report, stamp = shared.read()
+    shared.save(7, STATE, REPORT)
+    number, state, report, stamp = shared.load()
     assert (number, report, stamp) == (7, REPORT, shared.stamp)
     assert state.numbers == STATE.numbers
     assert {name: tensor.tolist() for name, tensor in state.tensors.items()} == {
@@ -39,28 +39,28 @@ def test_stamp_changes_with_every_write_also_of_the_same_number() -> None:
     shared = SharedState(room(), np.zeros)
     stamps = set()
     for _ in range(7):
-        shared.write(1, STATE)
+        shared.save(1, STATE)
         stamps.add(shared.stamp)
     assert len(stamps) == 7
 
 
 def test_writer_killed_in_the_middle_leaves_the_last_state_and_another_goes_on() -> None:
     shared = SharedState(room(), np.zeros)
-    shared.write(1, STATE)
+    shared.save(1, STATE)
     for number in range(2, 9):
-        place = shared_weights._begin_writing(shared._block._header)
-        shared._block._places[place, :10] = 99  # and it was killed here
-        assert shared.read().number == number - 1
-        shared.write(number, LearnerState({}, {"version": number}))
-        assert (shared.read().number, shared.read().state.numbers) == (number, {"version": number})
+        place = shared_weights._begin_writing(shared._header)
+        shared._places[place, :10] = 99  # and it was killed here
+        assert shared.load().number == number - 1
+        shared.save(number, LearnerState({}, {"version": number}))
+        assert (shared.load().number, shared.load().state.numbers) == (number, {"version": number})
 
 
 def test_state_that_has_outgrown_its_room_is_refused() -> None:
     shared = SharedState(room(), np.zeros)
-    shared.write(1, STATE)
+    shared.save(1, STATE)
     with pytest.raises(WorkerError, match="learners=sequential has no such limit"):
-        shared.write(2, LearnerState({"table": torch.zeros(2**20)}, {}))
-    assert shared.read().number == 1
+        shared.save(2, LearnerState({"table": torch.zeros(2**20)}, {}))
+    assert shared.load().number == 1
 
 
 def test_room_is_enough_once_there_are_moments() -> None:
@@ -71,7 +71,7 @@ def test_room_is_enough_once_there_are_moments() -> None:
         for i in range(40)
         for kind, size in (("step", 1), ("exp_avg", 50), ("exp_avg_sq", 50))
     }
-    SharedState(room.state_bytes, np.zeros).write(1, LearnerState({**weights, **moments}, {}), REPORT)
+    SharedState(room.state_bytes, np.zeros).save(1, LearnerState({**weights, **moments}, {}), REPORT)
 
 
 def test_ring_is_found_again_in_another_mapping_of_its_memory() -> None:

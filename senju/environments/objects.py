@@ -1,4 +1,8 @@
-"""The kinds of objects that a user's world consists of: how each is read, filled again in place, and made."""
+"""The objects of a user's world: the kinds there are, and a walk over all that an object leads to.
+
+The table says how objects of each kind are read, filled again in place, and made. Serialising, snapshots, the
+check for shared objects and the check of a configuration use it.
+"""
 
 import logging
 import random
@@ -9,7 +13,7 @@ import types
 import weakref
 from argparse import Namespace
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
 from enum import Enum
@@ -41,6 +45,8 @@ _CONSTANTS = (  # they cannot change, or belong to no single world
 )
 _MAIN_NAMES = ("__main__", "__mp_main__")  # here, and in a process that imported the script
 T = TypeVar("T")
+Path = Any  # of an object: a name, or a pair of its owner's path and a key
+Reference = tuple[Any, Any]  # a key, which is an object too, and an object
 Contents = Literal["none", "array", "items", "dict", "attributes", "state", "module", "code"]
 
 
@@ -55,21 +61,25 @@ class ObjectKind(NamedTuple):
     contents: Contents  # what `read` returns
     classes: Any
     read: Callable[[Any], Any] = lambda value: []
-    fill: Callable[[Any, Any], None] | None = None  # puts contents into an object; None: it never changes
+    fill: Callable[[Any, Any], object] | None = None  # puts contents into an object; None: it never changes
+    new: Callable[[Any, Any], Any] | None = None  # of meta and contents; None: an empty object of its class
     meta: Callable[[Any], Any] = lambda value: None  # what else a new one is made of, as JSON has it
-    new: Callable[[Any, Any], Any] = lambda meta, contents: None  # objects that change are filled afterwards
     fits: Callable[[Any, Any, Any], bool] | None = None  # whether contents fit; None: if `meta` is equal
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether its objects never change, and refer to none that do."""
-        return self.fill is None and self.contents in ("none", "array")
 
     def accepts(self, value: Any, meta: Any, contents: Any = None) -> bool:
         """Whether an object can be filled with contents of this kind."""
         if value is None or kind_of(type(value)) is not self:
             return False
         return self.meta(value) == meta if self.fits is None else self.fits(value, meta, contents)
+
+    def make(self, meta: Any, contents: Any) -> Any:
+        """A new object; one that can change is filled afterwards."""
+        if self.new is not None:
+            return self.new(meta, contents)
+        if meta is None:
+            return self.classes()
+        cls = find_class(meta)
+        return cls.__new__(cls)
 
 
 def fill_dict(mapping: dict[Any, Any], contents: dict[Any, Any]) -> None:
@@ -181,23 +191,34 @@ def _tensor_fits(tensor: Tensor, meta: Any, _: Any) -> bool:
     return list(tensor.shape) == meta[1] and tensor.dtype == getattr(torch, meta[0]) and tensor.is_leaf
 
 
+@_cached
+def class_name(cls: type) -> str:
+    """The name by which any process of the run finds a class; a script's module has several names."""
+    module = cls.__module__
+    return f"{_main_name() if module in _MAIN_NAMES else module}:{cls.__qualname__}"
+
+
+def find_class(name: str) -> Any:
+    """The class of that name, in this process."""
+    module, _, cls = name.partition(":")
+    return import_named("class", f"__main__:{cls}" if module == _main_name() else name)
+
+
+def _main_name() -> str:
+    """The script's name; with `python -m`, the module's, since other processes import it by that."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return "__main__" if spec is None or spec.name in _MAIN_NAMES else str(spec.name)
+
+
 def _class_of(value: object) -> str | None:
     """The class of a container, unless it is built-in or cannot be imported."""
     cls = type(value)
     return None if cls in _BUILT_IN or "<locals>" in cls.__qualname__ else class_name(cls)
 
 
-def _object_class(value: object) -> str:
-    return class_name(type(value))
-
-
-def _new_by(base: Any, name: str | None, _: Any) -> Any:
-    cls = base if name is None else find_class(name)
-    return cls.__new__(cls)
-
-
 def _new_deque(meta: Any, _: Any) -> deque[Any]:
-    made: deque[Any] = _new_by(deque, meta[0], None)
+    cls = deque if meta[0] is None else find_class(meta[0])
+    made: deque[Any] = cls.__new__(cls)
     deque.__init__(made, (), meta[1])
     return made
 
@@ -220,43 +241,37 @@ _KINDS = (
         new=lambda _, data: bytearray(data),
     ),
     ObjectKind(
-        *("tensor", "array", Tensor, _read_tensor, _fill_tensor, _tensor_meta, _new_tensor, _tensor_fits)
+        "tensor", "array", Tensor, _read_tensor, _fill_tensor, _new_tensor, _tensor_meta, _tensor_fits
     ),
     ObjectKind("constant", "none", _CONSTANTS),
-    ObjectKind("module", "module", nn.Module),
+    ObjectKind("module", "module", nn.Module, fill=fill_attributes),
     ObjectKind(
         *("optimizer", "state", STATEFUL, methodcaller("state_dict")),
         fill=lambda optimizer, state: optimizer.load_state_dict(state),
         new=_refuse_new,
     ),
-    ObjectKind(
-        *("random", "state", random.Random, random.Random.getstate, random.Random.setstate),
-        new=lambda *_: random.Random(),
-    ),
+    ObjectKind("random", "state", random.Random, random.Random.getstate, random.Random.setstate),
     ObjectKind(
         *("generator", "state", np.random.Generator, attrgetter("bit_generator.state")),
         fill=lambda generator, state: setattr(generator.bit_generator, "state", state),
-        meta=lambda generator: type(generator.bit_generator).__name__,
         new=lambda meta, _: np.random.Generator(getattr(np.random, meta)()),
+        meta=lambda generator: type(generator.bit_generator).__name__,
     ),
     ObjectKind(
         *("old generator", "state", np.random.RandomState, methodcaller("get_state", legacy=False)),
         fill=np.random.RandomState.set_state,
-        new=lambda *_: np.random.RandomState(),
     ),
     ObjectKind(
-        *("torch generator", "state", torch.Generator, torch.Generator.get_state),
-        fill=lambda generator, state: generator.set_state(state),
-        new=lambda *_: torch.Generator(),
+        "torch generator", "state", torch.Generator, torch.Generator.get_state, torch.Generator.set_state
     ),
-    ObjectKind("dict", "dict", dict, dict, fill_dict, _class_of, partial(_new_by, dict)),
-    ObjectKind("list", "items", list, list, _fill_items, _class_of, partial(_new_by, list)),
+    ObjectKind("dict", "dict", dict, dict, fill_dict, meta=_class_of),
+    ObjectKind("list", "items", list, list, _fill_items, meta=_class_of),
     ObjectKind(
-        *("deque", "items", deque, list, partial(_refill, deque.extend)),
-        *(lambda items: [_class_of(items), items.maxlen], _new_deque),
+        *("deque", "items", deque, list, partial(_refill, deque.extend), _new_deque),
+        meta=lambda items: [_class_of(items), items.maxlen],
     ),
-    ObjectKind("set", "items", set, list, partial(_refill, set.update), _class_of, partial(_new_by, set)),
-    ObjectKind("tuple", "items", tuple, list, meta=_class_of, new=_new_tuple),
+    ObjectKind("set", "items", set, list, partial(_refill, set.update), meta=_class_of),
+    ObjectKind("tuple", "items", tuple, list, new=_new_tuple, meta=_class_of),
     ObjectKind("frozenset", "items", frozenset, list, new=lambda _, contents: frozenset(contents)),
     ObjectKind("function", "code", types.FunctionType, _read_function),
     ObjectKind("cell", "code", types.CellType, _read_cell, _fill_cell),
@@ -265,7 +280,7 @@ _KINDS = (
     ObjectKind("partial", "code", partial, lambda value: [value.func, value.args, value.keywords]),
     ObjectKind(
         *("object", "attributes", object, attributes_of, fill_attributes),
-        *(_object_class, partial(_new_by, object)),
+        meta=lambda value: class_name(type(value)),
     ),
 )
 KINDS = {kind.name: kind for kind in _KINDS}
@@ -290,15 +305,19 @@ def is_opaque(cls: type) -> bool:
 
 def is_serialisable(value: Any) -> bool:
     """Whether an object can be described and made again, leaving aside what it refers to."""
-    cls, kind = type(value), kind_of(type(value))
-    if kind.name in ("array", "number"):
+    if isinstance(value, (np.ndarray, np.generic)):
         return not value.dtype.hasobject and value.dtype.names is None
+    return _is_serialisable_class(type(value)) and value is not torch.default_generator
+
+
+@_cached
+def _is_serialisable_class(cls: type) -> bool:
+    kind = kind_of(cls)
     if kind.name == "tuple":
         return cls is tuple or hasattr(cls, "_make")
     if kind.name == "object":
         return not is_opaque(cls)
-    is_known = cls in PLAIN or kind.contents not in ("none", "code")
-    return is_known and value is not torch.default_generator
+    return cls in PLAIN or kind.contents not in ("none", "code")
 
 
 @_cached
@@ -323,20 +342,44 @@ def slots_of(cls: type) -> tuple[Any, ...]:
     )
 
 
-@_cached
-def class_name(cls: type) -> str:
-    """The name by which any process of the run finds a class; a script's module has several names."""
-    module = cls.__module__
-    return f"{_main_name() if module in _MAIN_NAMES else module}:{cls.__qualname__}"
+def walk(root: object, name: str) -> Iterator[tuple[Path, Any, ObjectKind, list[Reference]]]:
+    """All objects that `root` leads to, each once, depth first, but for plain values.
+
+    Yields an object's path, the object, its kind, and an empty list: the caller adds what to visit next.
+    """
+    seen: dict[int, object] = {}  # keeps the objects alive, so that no id comes twice
+    left: list[tuple[Path, Any]] = [(name, root)]
+    while left:
+        path, value = left.pop()
+        if id(value) not in seen:
+            seen[id(value)] = value
+            found: list[Reference] = []
+            yield path, value, kind_of(type(value)), found
+            left += [((path, key), key) for key, _ in found if type(key) not in PLAIN]
+            left += [((path, key), item) for key, item in found if type(item) not in PLAIN]
 
 
-def find_class(name: str) -> Any:
-    """The class of that name, in this process."""
-    module, _, cls = name.partition(":")
-    return import_named("class", f"__main__:{cls}" if module == _main_name() else name)
+def path_text(path: Path) -> str:
+    """A path as messages name it.
+
+    >>> path_text((("config", "sizes"), 2))
+    'config.sizes[2]'
+    """
+    if isinstance(path, str):
+        return path
+    parent, key = path
+    return path_text(parent) + (f".{key}" if isinstance(key, str) else f"[{key!r}]")
 
 
-def _main_name() -> str:
-    """The script's name; with `python -m`, the module's, since other processes import it by that."""
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    return "__main__" if spec is None or spec.name in _MAIN_NAMES else str(spec.name)
+def references_of(value: Any, kind: ObjectKind) -> Iterator[Reference]:
+    """The objects that an object refers to: as a container, by its attributes, and by its slots."""
+    if kind.contents == "dict":
+        yield from dict.items(value)
+        yield 0, getattr(value, "default_factory", None)
+    elif kind.contents in ("items", "code"):
+        yield from enumerate(kind.read(value))
+    attributes = getattr(value, "__dict__", None)
+    if type(attributes) is dict:
+        yield from attributes.items()
+    for index, slot in enumerate(slots_of(type(value))):
+        yield index, read_slot(slot, value)
