@@ -24,8 +24,7 @@ from senju.cli.trials import game_or_default, heading, numbers, print_record, tr
 from senju.machine import Machine, available_cores, inspect_machine, processor_name
 from senju.runs.run_config import RunConfig
 from senju.trials.scale import scaled_config, shared_evenly
-from senju.trials.speed import STAGES_PER_ENTRANT, Entrant, Summary, entrants, race, summarise
-from senju.trials.spreads import Spread
+from senju.trials.speed import STAGES_PER_ENTRANT, Entrant, Spread, Summary, entrants, race, summarise
 
 MUCH_BUSY = 0.5  # cores that other programs use
 
