@@ -14,7 +14,7 @@ from senju.cli.options import ConfigOption, GameArgument, JsonOption, SeedSettin
 from senju.cli.tables import judgement_text, match_table
 from senju.config import merged
 from senju.errors import ConfigError
-from senju.evaluation.opponent_options import opponents_settings
+from senju.evaluation.opponents import opponents_settings
 from senju.runs.interrupt import stop_on_signals
 from senju.runs.monitor import read_events
 from senju.runs.presets import known_presets

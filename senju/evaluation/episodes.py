@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.errors import ConfigError
-from senju.evaluation.playing import ChooseActions, Games
+from senju.evaluation.matches import ChooseActions, Games
 from senju.games.game import Game, Observations, States
 from senju.games.rows import Stream, choose_at_random
 from senju.opponents.players import AgentPlayer, Table
