@@ -9,7 +9,8 @@ import typer
 from rich.markup import escape
 
 from senju.backends.reproduction import Reproduction
-from senju.cli.console import INTERRUPTED, err, friendly_errors, out, print_json, say
+from senju.cli.console import err, friendly_errors, out, print_json, say
+from senju.cli.main import INTERRUPTED
 from senju.cli.options import JsonOption, TrustOption
 from senju.cli.tables import facts_table
 from senju.trials.replay import replay
