@@ -16,7 +16,7 @@ from rich.table import Table
 
 from senju.evaluation.plot import strength_svg
 from senju.machine import available_cores, processor_name
-from senju.trials.spreads import Spread, ratio_spread, spread  # noqa: F401  # as report.spread
+from senju.trials.speed import Spread, ratio_spread, spread  # noqa: F401  # as report.spread
 
 BENCHMARKS = Path(__file__).resolve().parent
 REPOSITORY = BENCHMARKS.parent

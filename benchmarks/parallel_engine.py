@@ -31,9 +31,9 @@ import bench_report as report
 from senju.backends.backend import Backend
 from senju.machine import available_cores, inspect_machine
 from senju.runs.run_config import RunConfig
+from senju.trials.disturbances import processes_of, send_signal
 from senju.trials.rig import Rig, backend_settings
 from senju.trials.scale import Scale, scaled_config
-from senju.trials.signals import processes_of, send_signal
 from senju.trials.speed import Entrant, Results, Summary, entrants, race, summarise
 
 PARTS = ("cheap", "dear", "healing", "peers")

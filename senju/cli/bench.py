@@ -24,8 +24,7 @@ from senju.cli.trials import game_or_default, heading, numbers, print_record, tr
 from senju.machine import Machine, available_cores, inspect_machine, processor_name
 from senju.runs.run_config import RunConfig
 from senju.trials.scale import scaled_config, shared_evenly
-from senju.trials.speed import STAGES_PER_ENTRANT, Entrant, Summary, entrants, race, summarise
-from senju.trials.spreads import Spread
+from senju.trials.speed import STAGES_PER_ENTRANT, Entrant, Spread, Summary, entrants, race, summarise
 
 MUCH_BUSY = 0.5  # cores that other programs use
 
@@ -96,37 +95,30 @@ def _show(config: RunConfig, machine: Machine, summaries: list[Summary], repeats
         say(line)
 
 
-def _rate(spread: Spread) -> str:
-    return f"{spread.median:,.0f}" + _range(spread, f"{spread.min:,.0f}..{spread.max:,.0f}")
-
-
-def _ratio(spread: Spread) -> str:
-    return f"{spread.median:.2f}" + _range(spread, f"{spread.min:.2f}..{spread.max:.2f}")
+def _text(spread: Spread | None, digits: int = 0, factor: float = 1.0, unit: str = "") -> str:
+    """The median and, on a second line, minimum and maximum if they differ."""
+    if spread is None:
+        return ""
+    middle, low, high = (f"{factor * figure:,.{digits}f}" for figure in spread)
+    return f"{middle}{unit}" + (f"\n[dim]{low}..{high}[/]" if spread.min < spread.max else "")
 
 
 def _share(spread: Spread | None) -> str:
-    if spread is None:
-        return ""
-    return share_text(spread.median) + _range(spread, f"{100 * spread.min:.0f}..{100 * spread.max:.0f}")
-
-
-def _range(spread: Spread, text: str) -> str:
-    """Minimum and maximum on a second line, if they differ."""
-    return f"\n[dim]{text}[/]" if spread.min < spread.max else ""
+    return _text(spread, factor=100, unit=" %")
 
 
 Column = tuple[str, Callable[[Summary], str]]  # its title, and its text for one entrant
 TABLES: dict[str, Sequence[Column]] = {
     "Each stage alone, steps a second": (
-        ("collecting", lambda one: _rate(one.collecting)),
-        ("÷ serial", lambda one: _ratio(one.collecting_over_serial)),
+        ("collecting", lambda one: _text(one.collecting)),
+        ("÷ serial", lambda one: _text(one.collecting_over_serial, digits=2)),
         ("efficiency", lambda one: _share(one.efficiency)),
-        ("learning", lambda one: _rate(one.learning)),
+        ("learning", lambda one: _text(one.learning)),
     ),
     "Collecting, learning and publishing in turn, steps a second": (
-        ("end to end", lambda one: _rate(one.end_to_end)),
-        ("÷ serial", lambda one: _ratio(one.end_to_end_over_serial)),
-        ("stages allow", lambda one: _rate(one.allowed)),
+        ("end to end", lambda one: _text(one.end_to_end)),
+        ("÷ serial", lambda one: _text(one.end_to_end_over_serial, digits=2)),
+        ("stages allow", lambda one: _text(one.allowed)),
         ("reached", lambda one: _share(one.reached)),
     ),
     "What it takes": (

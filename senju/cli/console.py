@@ -19,7 +19,6 @@ from senju.trust import require_trust, trusting
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
-INTERRUPTED = 130  # the exit code that a shell expects from a program stopped by Ctrl-C
 
 
 def say(text: str, console: Console | None = None) -> None:

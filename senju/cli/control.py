@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from senju.cli.console import INTERRUPTED, command_text, err, friendly_errors, print_json, say
+from senju.cli.console import command_text, err, friendly_errors, print_json, say
+from senju.cli.main import INTERRUPTED
 from senju.cli.options import JsonOption, RunArgument
 from senju.cli.quantities import plural
 from senju.errors import ConfigError, ControlError

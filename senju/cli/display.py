@@ -64,9 +64,9 @@ class LiveDisplay(ABC):
         if not self.console.is_terminal:
             say(text, self.console)
 
-    def is_line_due(self, interval: float) -> bool:
+    def is_line_due(self) -> bool:
         """Whether to print a line about the progress now."""
-        is_due = not self.console.is_terminal and monotonic() - self._last_line > interval
+        is_due = not self.console.is_terminal and monotonic() - self._last_line > PLAIN_INTERVAL
         if is_due:
             self._last_line = monotonic()
         return is_due
@@ -121,7 +121,7 @@ class TrainingDisplay(LiveDisplay, trainer.TrainingListener):
             self.agents.see(progress.metrics)
         left = f"{duration_text(progress.seconds_left)} left"
         self._progress.update(self._task, completed=progress.update, left=left)
-        if self.is_line_due(PLAIN_INTERVAL):
+        if self.is_line_due():
             self.say(
                 f"update {progress.update}/{progress.total_updates}, "
                 f"{progress.steps_per_second:,.0f} steps/s, "

@@ -10,7 +10,7 @@ from rich.progress import Progress, TaskID
 from senju.cli.agents import agents_as_dicts, episodes_table
 from senju.cli.console import err, friendly_errors, out, print_json, require_file_name, say
 from senju.cli.options import CheckpointOption, JsonOption, RunArgument, SeedOption, TrustOption
-from senju.cli.tables import judgement_text, match_table
+from senju.cli.tables import show_matches
 from senju.errors import ConfigError
 from senju.evaluation.episodes import EpisodesResult, play_episodes
 from senju.evaluation.matches import MatchResult, play_match
@@ -75,10 +75,7 @@ def evaluate(
     if as_json:
         print_json([result.as_dict() for result in results])
         return
-    out.print(match_table(results, f"{player.name}, temperature {temperature:g}"))
-    for result in results:
-        if result.judgement is not None:
-            out.print(judgement_text(result.judgement))
+    show_matches(results, f"{player.name}, temperature {temperature:g}")
 
 
 def _refuse_match_options(

@@ -1,16 +1,19 @@
 """`senju reproduce`: a failing shard, alone and in this process."""
 
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from senju.cli.console import INTERRUPTED, err, friendly_errors, out, print_json, say
+from senju.backends.reproduction import Reproduction
+from senju.cli.console import err, friendly_errors, out, print_json, say
+from senju.cli.main import INTERRUPTED
 from senju.cli.options import JsonOption, TrustOption
 from senju.cli.tables import facts_table
-from senju.trials.replay import ReplayResult, Reproduction, replay
+from senju.trials.replay import replay
 
 
 def reproduce(
@@ -29,19 +32,21 @@ def reproduce(
     sys.stdout.flush()  # a crash would take it along
     try:
         with err.status("playing the rollout again"):
-            result = replay(found)
+            error = replay(found)
     except KeyboardInterrupt:
         if not as_json:
             err.print_exception(show_locals=False)
         raise typer.Exit(INTERRUPTED) from None
+    text = None if error is None else f"{type(error).__name__}: {error}"
+    stack = "".join(traceback.format_exception(error)) if error else ""
     if as_json:
-        print_json(_record(file, found, result))
-    elif result.error is None:
+        print_json(_record(file, found) | {"failed": text is not None, "error": text, "traceback": stack})
+    elif text is None:
         out.print("[green]It finished without failing[/]: what went wrong did not lie in the shard alone.")
     else:
-        say(escape(result.traceback.rstrip()))
-        say(f"[red]It failed again:[/] {escape(result.error)}")
-    if result.error is not None:
+        say(escape(stack.rstrip()))
+        say(f"[red]It failed again:[/] {escape(text)}")
+    if text is not None:
         raise typer.Exit(1)
 
 
@@ -62,7 +67,7 @@ def _show_file(file: Path, found: Reproduction) -> None:
     out.print("[bold]What happens now:[/]")
 
 
-def _record(file: Path, found: Reproduction, result: ReplayResult) -> dict[str, Any]:
+def _record(file: Path, found: Reproduction) -> dict[str, Any]:
     return {
         "file": str(file),
         "game": found.plan.game,
@@ -71,7 +76,4 @@ def _record(file: Path, found: Reproduction, result: ReplayResult) -> dict[str, 
         "version": found.version,
         "seed": found.plan.seed,
         "cause": found.cause,
-        "failed": result.error is not None,
-        "error": result.error,
-        "traceback": result.traceback,
     }

@@ -13,8 +13,9 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from senju.cli.console import INTERRUPTED, command_text, friendly_errors, out, print_json, say
+from senju.cli.console import command_text, friendly_errors, out, print_json, say
 from senju.cli.display import SHOWN_METRICS
+from senju.cli.main import INTERRUPTED
 from senju.cli.options import JsonOption, RunArgument
 from senju.cli.quantities import (
     UNKNOWN,

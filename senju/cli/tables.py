@@ -1,6 +1,6 @@
 """Tables and progress bars that several commands draw."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import JustifyMethod
@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from senju.cli.console import err
+from senju.cli.console import err, out
 from senju.cli.quantities import score_text, share_text
 from senju.evaluation.matches import Judgement, MatchResult
 
@@ -58,8 +58,8 @@ def facts_table(rows: Mapping[str, str], title: str | None = None) -> Table:
     return table
 
 
-def match_table(results: Iterable[MatchResult], title: str) -> Table:
-    """Match results: one line per opponent."""
+def show_matches(results: Sequence[MatchResult], title: str) -> None:
+    """Print match results, one line per opponent, and what an exact solver says about the moves."""
     table = new_table(
         ("against", "score (95 % interval)"), ("won", "drawn", "lost", "lost moving first", "games"), title
     )
@@ -67,17 +67,13 @@ def match_table(results: Iterable[MatchResult], title: str) -> Table:
         score = result.score
         counts = (score.wins, score.draws, score.losses, score.losses_moving_first, score.games)
         table.add_row(escape(result.opponent), score_text(score.mean, score.interval), *map(str, counts))
-    return table
+    out.print(table)
+    for result in results:
+        if result.judgement is not None:
+            out.print(_judgement_text(result.judgement))
 
 
-def progress_bar(is_silent: bool, *columns: ProgressColumn) -> Progress:
-    """A bar on standard error that disappears when it is done."""
-    description, left = TextColumn("{task.description}"), TimeRemainingColumn()
-    return Progress(description, BarColumn(), *columns, left, console=err, transient=True, disable=is_silent)
-
-
-def judgement_text(judgement: Judgement) -> str:
-    """How many moves an exact solver found perfect."""
+def _judgement_text(judgement: Judgement) -> str:
     if not judgement.moves:
         return "No position was reached that can be judged exactly."
     share, decisive_share = share_text(judgement.share, 1), share_text(judgement.decisive_share, 1)
@@ -85,3 +81,9 @@ def judgement_text(judgement: Judgement) -> str:
         f"Perfect moves: {share} of the {judgement.moves} that could be judged kept the best reachable "
         f"result; {decisive_share} of the {judgement.decisive_moves} where some move would not have."
     )
+
+
+def progress_bar(is_silent: bool, *columns: ProgressColumn) -> Progress:
+    """A bar on standard error that disappears when it is done."""
+    description, left = TextColumn("{task.description}"), TimeRemainingColumn()
+    return Progress(description, BarColumn(), *columns, left, console=err, transient=True, disable=is_silent)

@@ -11,10 +11,10 @@ from senju.cli.console import command_text, friendly_errors, out, print_json, sa
 from senju.cli.display import TrainingDisplay
 from senju.cli.multi_run import train_together
 from senju.cli.options import ConfigOption, GameArgument, JsonOption, SeedSetting, SettingsOption, TrustOption
-from senju.cli.tables import judgement_text, match_table
+from senju.cli.tables import show_matches
 from senju.config import merged
 from senju.errors import ConfigError
-from senju.evaluation.opponent_options import opponents_settings
+from senju.evaluation.opponents import opponents_settings
 from senju.runs.interrupt import stop_on_signals
 from senju.runs.monitor import read_events
 from senju.runs.presets import known_presets
@@ -139,12 +139,9 @@ def _show_end(run: Run, display: TrainingDisplay, finished: bool) -> None:
     latest = [results[-1] for results in display.results.values()]
     out.print()
     if latest:
-        out.print(match_table(latest, "How strong it became"))
+        show_matches(latest, "How strong it became")
     if display.agents is not None and display.agents.results:
         out.print(episodes_table(run, display.agents.results[-1], "What they get in the end"))
-    for result in latest:
-        if result.judgement is not None:
-            out.print(judgement_text(result.judgement))
     summary = run.summary()
     if summary["metrics"]:
         speed = f"{summary['steps']:,} steps in {summary['seconds']:.0f} s"

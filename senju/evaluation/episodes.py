@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.errors import ConfigError
-from senju.evaluation.playing import ChooseActions, Games
+from senju.evaluation.matches import ChooseActions, Games
 from senju.games.game import Game, Observations, States
 from senju.games.rows import Stream, choose_at_random
 from senju.opponents.players import AgentPlayer, Table
@@ -35,16 +35,16 @@ class EpisodesResult:
 
     def ratio(self, seat: int) -> float:
         """A seat's reward divided by a random player's; NaN unless the latter is surely above 0."""
-        if self.random is None:
-            return math.nan
-        return _ratio(self.rewards[seat], self.random.rewards[seat], self.random.intervals[seat])
+        if self.random is not None and self.random.intervals[seat].low > 0:
+            return self.rewards[seat] / self.random.rewards[seat]
+        return math.nan
 
     @property
     def overall_ratio(self) -> float:
         """The same for all seats together."""
-        if self.random is None:
-            return math.nan
-        return _ratio(self.overall, self.random.overall, self.random.overall_interval)
+        if self.random is not None and self.random.overall_interval.low > 0:
+            return self.overall / self.random.overall
+        return math.nan
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the positions, for JSON."""
@@ -61,10 +61,6 @@ class EpisodesResult:
             found["random"] = random["rewards"]
             found |= {f"random_{name}": random[name] for name in ("intervals", "overall", "overall_interval")}
         return found
-
-
-def _ratio(reward: float, random: float, interval: Interval) -> float:
-    return reward / random if interval.low > 0 else math.nan
 
 
 def play_episodes(

@@ -18,13 +18,6 @@ from senju.runs.run import Run
 from senju.runs.run_folder import FILMS, REWARDS, STRENGTH
 
 
-class EvaluationPoint(NamedTuple):
-    """When an evaluation takes place."""
-
-    update: int
-    steps: int
-
-
 class EvaluationListener(Protocol):
     """Receives the results of evaluations."""
 
@@ -35,11 +28,12 @@ class EvaluationListener(Protocol):
         """Episodes of agents that share a world are over."""
 
 
-class _Job(NamedTuple):
-    """One evaluation: what is evaluated, and who gets the results."""
+class Evaluation(NamedTuple):
+    """One evaluation: what is evaluated, when, and who gets the results."""
 
     learner: LearnerGroup
-    now: EvaluationPoint
+    update: int
+    steps: int
     writer: MetricsWriter
     stop: StopRequest
     listener: EvaluationListener
@@ -60,19 +54,9 @@ class Evaluator(ABC):
     def is_due(self, update: int) -> bool:
         """Whether an evaluation belongs to this update, and is not in the records yet."""
 
-    def measure(
-        self,
-        learner: LearnerGroup,
-        now: EvaluationPoint,
-        writer: MetricsWriter,
-        stop: StopRequest,
-        listener: EvaluationListener,
-    ) -> None:
-        """Evaluate what is due; write the records and the plots."""
-        self._measure(_Job(learner, now, writer, stop, listener))
-
     @abstractmethod
-    def _measure(self, job: _Job) -> None: ...
+    def measure(self, evaluation: Evaluation) -> None:
+        """Evaluate what is due; write the records and the plots."""
 
     def _is_time(self, update: int) -> bool:
         interval = self.config.evaluation.interval
@@ -109,17 +93,17 @@ class MatchEvaluator(Evaluator):
         played = {record["opponent"] for record in self.run.evaluations if record["update"] == update}
         return [name for name in wanted if self._players[name].name not in played]
 
-    def _measure(self, job: _Job) -> None:
-        learner, now, writer, stop, listener = job
-        player = self.run.agent_from(learner.state().tensors, now.update).player()
-        for name in self._opponents_due(now.update):
+    def measure(self, evaluation: Evaluation) -> None:
+        learner, update, steps, writer, stop, listener = evaluation
+        player = self.run.agent_from(learner.state().tensors, update).player()
+        for name in self._opponents_due(update):
             if stop.is_set:
                 break
             games, seed = self.config.evaluation.games, self.config.seed
             result = play_match(self.run.game, player, self._players[name], games, seed)
-            record = {"kind": "evaluation", "update": now.update, **result.as_dict(), "steps": now.steps}
+            record = {"kind": "evaluation", "update": update, **result.as_dict(), "steps": steps}
             writer.write(record, {f"strength/{name}": result.score.mean})
-            listener.on_evaluation(now.update, result)
+            listener.on_evaluation(update, result)
         self.run.write(STRENGTH, strength_svg(self.run.evaluations))
 
 
@@ -132,25 +116,25 @@ class EpisodeEvaluator(Evaluator):
     def is_due(self, update: int) -> bool:
         return self._is_time(update) and all(record["update"] != update for record in self.run.episodes)
 
-    def _measure(self, job: _Job) -> None:
-        learner, now, writer, stop, listener = job
+    def measure(self, evaluation: Evaluation) -> None:
+        learner, update, steps, writer, stop, listener = evaluation
         if stop.is_set:
             return
         weights = [learner.runner.weights(each.seat) for each in learner.settings]  # those that act
         result = play_episodes(
             self.run.game,
-            self.run.agents_of(weights, now.update),
+            self.run.agents_of(weights, update),
             self.config.evaluation.games,
             self.config.seed,
             max_length=self.config.collect.max_game_length,
             random=self._random,
         )
         self._random = result.random
-        record = {"kind": "episodes", "update": now.update, "steps": now.steps, **result.as_dict()}
-        record["film"] = self._write_film(result, now.update)
+        record = {"kind": "episodes", "update": update, "steps": steps, **result.as_dict()}
+        record["film"] = self._write_film(result, update)
         writer.write(record, _scalars(result))
         self.run.write(REWARDS, rewards_svg(self.run.episodes, self.run.metrics))
-        listener.on_episodes(now.update, result)
+        listener.on_episodes(update, result)
 
     def _write_film(self, result: EpisodesResult, update: int) -> str | None:
         """Write the first episode as a film, if the world can be drawn."""

@@ -1,14 +1,21 @@
-"""Players by description: built-in ones, a user's own, or an agent of a run, its newest or an older one."""
+"""Opponents by description: built-in players, a user's own, or an agent of a run, its newest or an older."""
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from senju.errors import RunFolderError
+from senju.config import Settings, merged
+from senju.errors import ConfigError, RunFolderError
 from senju.games.game import Game
+from senju.models.weights import WeightBlock, Weights
 from senju.opponents.functions import described_player
 from senju.opponents.players import Player, is_built_in
+from senju.opponents.table import OpponentSpec
 from senju.runs.agent import Agent
 from senju.runs.run import Run
 
+POOL = "pool"  # in settings: snapshots of the learner's own past
 PAST_SELVES = 6  # number of past versions of a run, by default
 
 
@@ -91,3 +98,75 @@ def _find_run(description: str) -> tuple[Path | None, str | None]:
         return Path(description), None
     folder, at, update = description.rpartition("@")
     return (Path(folder), update) if at and Path(folder).is_dir() else (None, None)
+
+
+class FixedOpponent(NamedTuple):
+    """An opponent's description for workers, and its weights if it has a network."""
+
+    spec: OpponentSpec
+    weights: Weights | None = None
+
+
+def load_fixed(game: Game, descriptions: Sequence[str]) -> list[FixedOpponent]:
+    """Load the opponents as they are now; if their runs are trained on later, nothing changes here."""
+    return [_load_fixed(game, description) for description in descriptions]
+
+
+def _load_fixed(game: Game, description: str) -> FixedOpponent:
+    agent = find_agent(game, description)
+    if agent is None:
+        described_player(game, description)  # raises an error if workers could not make it
+        return FixedOpponent(OpponentSpec(description))
+    spec = OpponentSpec(description, agent.settings, agent.acting)
+    return FixedOpponent(spec, WeightBlock(agent.model).read())
+
+
+def specs_as_dicts(fixed: Sequence[FixedOpponent]) -> list[dict[str, object]]:
+    """For a plan, and for JSON."""
+    return [asdict(each.spec) | {"acting": each.spec.acting._asdict()} for each in fixed]
+
+
+def opponents_settings(given: Any) -> Settings:
+    """The settings that a text with commas, a function or a list of both stands for.
+
+    Without `pool`, the learner takes no snapshots and does not play against itself.
+
+    >>> opponents_settings("pool, minimax:2")
+    {'collect': {'seating': 'opponents'}, 'opponents': {'fixed': ['minimax:2']}}
+    """
+    listed = given if isinstance(given, Iterable) and not isinstance(given, str | type) else [given]
+    names = [name.strip() for each in listed for name in _described(each).split(",")]
+    expected = "expected pool, random, minimax:2 and the like, separated by commas"
+    if not any(names):
+        raise ConfigError(f"opponents={given!r} names no opponent; {expected}")
+    if not all(names):
+        raise ConfigError(f"opponents={given!r}: number {names.index('') + 1} is empty; {expected}")
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"opponents={given!r}: {name!r} is listed twice; name each only once")
+    chosen: Settings = {"fixed": [name for name in names if name != POOL]}
+    if POOL not in names:
+        chosen |= {"snapshot_interval": 0, "self_share": 0.0}
+    return {"collect": {"seating": "opponents"}, "opponents": chosen}
+
+
+def with_opponents(settings: Settings) -> Settings:
+    """The same settings; opponents in short form are replaced by the settings they stand for."""
+    given = settings.get("opponents")
+    if given is None or isinstance(given, Mapping):
+        return settings
+    rest = {part: value for part, value in settings.items() if part != "opponents"}
+    return merged(rest, opponents_settings(given))
+
+
+def _described(opponent: Any) -> str:
+    if isinstance(opponent, str):
+        return opponent
+    if not callable(opponent):
+        raise ConfigError(f"opponent {opponent!r} is neither a name nor a function")
+    name = getattr(opponent, "__qualname__", repr(opponent))  # a partial function has none
+    if not name.isidentifier():
+        raise ConfigError(
+            f"opponent {name} cannot be imported by other processes; define it at the top of a module"
+        )
+    return f"{opponent.__module__}:{name}"

@@ -42,19 +42,17 @@ class _Panel(NamedTuple):
         return round(x, 1), round(self.top + TOP + height * (self.high - value) / (self.high - self.low), 1)
 
     def axes(self, title: str, ticks: Sequence[tuple[float, str]]) -> list[str]:
-        parts = [f'<text x="{LEFT}" y="{self.top + 14}">{escape(title)}</text>']
+        parts = [svg_text(LEFT, self.top + 14, title)]
         for value, label in ticks:
             x, y = self.place(0, value)
             colour = ZERO_LINE if value == 0 else GRID
             parts.append(f'<line x1="{x}" y1="{y}" x2="{WIDTH - RIGHT}" y2="{y}" stroke="{colour}"/>')
-            parts.append(f'<text x="{x - 6}" y="{y + 4}" text-anchor="end">{label}</text>')
+            parts.append(svg_text(x - 6, y + 4, label, "end"))
         y = self.top + self.height - BOTTOM + 16
         for quarter in range(5):
             steps = self.last * quarter / 4
-            x, _ = self.place(steps, 0)
-            parts.append(f'<text x="{x}" y="{y}" text-anchor="middle">{_short(steps)}</text>')
-        middle = (LEFT + WIDTH - RIGHT) / 2
-        return [*parts, f'<text x="{middle}" y="{y + 18}" text-anchor="middle">steps learned from</text>']
+            parts.append(svg_text(self.place(steps, 0)[0], y, _short(steps), "middle"))
+        return [*parts, svg_text((LEFT + WIDTH - RIGHT) / 2, y + 18, "steps learned from", "middle")]
 
     def reward_ticks(self) -> list[tuple[float, str]]:
         step = round_step((self.high - self.low) / 5)
@@ -65,12 +63,22 @@ class _Panel(NamedTuple):
         placed = self._join(points)
         return f'<polyline points="{placed}" fill="none" stroke="{colour}" stroke-width="{width}"{more}/>'
 
-    def band(self, lower: Sequence[Point], upper: Sequence[Point], colour: str) -> str:
-        return f'<polygon points="{self._join([*upper, *reversed(lower)])}" fill="{colour}" opacity="0.15"/>'
-
-    def dots(self, points: Sequence[Point], colour: str) -> list[str]:
+    def measured(
+        self,
+        steps: Sequence[float],
+        means: Sequence[float],
+        intervals: Sequence[Sequence[float]],
+        colour: str,
+    ) -> list[str]:
+        """A curve of means with a dot for each, in the band of their intervals."""
+        points = list(zip(steps, means, strict=True))
+        lower, upper = (
+            [(at, bounds[i]) for at, bounds in zip(steps, intervals, strict=True)] for i in (0, 1)
+        )
+        band = self._join([*upper, *reversed(lower)])
+        parts = [f'<polygon points="{band}" fill="{colour}" opacity="0.15"/>', self.curve(points, colour)]
         places = (self.place(*point) for point in points)
-        return [f'<circle cx="{x}" cy="{y}" r="2.5" fill="{colour}"/>' for x, y in places]
+        return parts + [f'<circle cx="{x}" cy="{y}" r="2.5" fill="{colour}"/>' for x, y in places]
 
     def _join(self, points: Sequence[Point]) -> str:
         return " ".join(f"{x},{y}" for x, y in (self.place(*point) for point in points))
@@ -84,20 +92,14 @@ def strength_svg(evaluations: Sequence[Record]) -> str:
     for index, opponent in enumerate(dict.fromkeys(record["opponent"] for record in evaluations)):
         records = [record for record in evaluations if record["opponent"] == opponent]
         parts += _strength(panel, records, COLOURS[index % len(COLOURS)], index)
-    return _svg(HEIGHT, parts)
+    return svg_picture(WIDTH, HEIGHT, parts)
 
 
 def _strength(panel: _Panel, records: Sequence[Record], colour: str, index: int) -> list[str]:
-    points = [(record["steps"], record["score"]) for record in records]
-    lower, upper = ([(record["steps"], record["interval"][side]) for record in records] for side in (0, 1))
+    steps, scores, intervals = ([record[key] for record in records] for key in ("steps", "score", "interval"))
     name = shortened(records[-1]["opponent"].rsplit("/", 1)[-1], LONGEST_NAME)
-    label = escape(f"{name} {100 * points[-1][1]:.0f} %")
-    return [
-        panel.band(lower, upper, colour),
-        panel.curve(points, colour),
-        *panel.dots(points, colour),
-        _label(TOP + 14 + 18 * index, label, colour),
-    ]
+    label = _label(TOP + 14 + 18 * index, f"{name} {100 * scores[-1]:.0f} %", colour)
+    return [*panel.measured(steps, scores, intervals, colour), label]
 
 
 def rewards_svg(episodes: Sequence[Record], updates: Sequence[Record]) -> str:
@@ -105,7 +107,7 @@ def rewards_svg(episodes: Sequence[Record], updates: Sequence[Record]) -> str:
     last = _last([*episodes, *updates])
     num_agents = len(episodes[-1]["rewards"]) if episodes else 0
     parts = _measured(episodes, num_agents, last)
-    return _svg(2 * PANEL, parts + _while_training(updates, num_agents, last))
+    return svg_picture(WIDTH, 2 * PANEL, parts + _while_training(updates, num_agents, last))
 
 
 def _measured(episodes: Sequence[Record], num_agents: int, last: float) -> list[str]:
@@ -116,13 +118,10 @@ def _measured(episodes: Sequence[Record], num_agents: int, last: float) -> list[
     parts = panel.axes(title, panel.reward_ticks())
     for agent in range(num_agents):
         colour, random = _colour(agent, num_agents), episodes[-1]["random"][agent]
-        lower, upper = (
-            [(record["steps"], record["intervals"][agent][side]) for record in episodes] for side in (0, 1)
-        )
-        points = [(record["steps"], record["rewards"][agent]) for record in episodes]
-        parts.append(panel.band(lower, upper, colour))
+        steps = [record["steps"] for record in episodes]
+        rewards, intervals = ([record[key][agent] for record in episodes] for key in ("rewards", "intervals"))
         parts.append(panel.curve([(0, random), (last, random)], colour, 1, ' stroke-dasharray="5 4"'))
-        parts += [panel.curve(points, colour), *panel.dots(points, colour)]
+        parts += panel.measured(steps, rewards, intervals, colour)
     return parts + _agent_names(episodes, num_agents)
 
 
@@ -166,15 +165,21 @@ def _colour(agent: int, num_agents: int) -> str:
 
 
 def _label(y: float, text: str, colour: str) -> str:
-    return f'<text x="{WIDTH - RIGHT + 8}" y="{y}" fill="{colour}">{text}</text>'
+    return svg_text(WIDTH - RIGHT + 8, y, text, more=f' fill="{colour}"')
 
 
-def _svg(height: float, parts: Sequence[str]) -> str:
+def svg_picture(width: float, height: float, parts: Sequence[str]) -> str:
+    """A picture on a white ground."""
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'height="{height}" font-family="sans-serif" font-size="12">'
     )
-    return "\n".join([head, f'<rect width="{WIDTH}" height="{height}" fill="white"/>', *parts, "</svg>"])
+    return "\n".join([head, f'<rect width="{width}" height="{height}" fill="white"/>', *parts, "</svg>"])
+
+
+def svg_text(x: float, y: float, text: str, anchor: str = "start", more: str = "") -> str:
+    """A text that begins, ends or has its middle at x."""
+    return f'<text x="{round(x, 1)}" y="{round(y, 1)}" text-anchor="{anchor}"{more}>{escape(text)}</text>'
 
 
 def shortened(name: str, longest: int) -> str:

@@ -11,10 +11,8 @@ from senju.backends.building import PlanModels, weight_sizes
 from senju.backends.shared_block import require_room
 from senju.config import PartT, Settings, merged, shown, validated
 from senju.errors import ConfigError
-from senju.evaluation.fixed_opponents import load_fixed
 from senju.evaluation.matches import require_turns_of_two
-from senju.evaluation.opponent_options import with_opponents
-from senju.evaluation.opponents import make_player, with_full_path
+from senju.evaluation.opponents import load_fixed, make_player, with_full_path, with_opponents
 from senju.games import make_game
 from senju.runs.interrupt import StopRequest, stop_on_signals
 from senju.runs.run import Run, new_models

@@ -6,7 +6,7 @@ from typing import Any
 from senju.arguments import is_whole
 from senju.config import Settings, merged, shown
 from senju.errors import ConfigError
-from senju.evaluation.opponent_options import with_opponents
+from senju.evaluation.opponents import with_opponents
 from senju.games import make_game
 from senju.machine import available_cores
 from senju.runs.agent import Agent

@@ -13,7 +13,7 @@ from senju.backends.plan import Plan
 from senju.collect.orders import Orders
 from senju.collect.slots import Rollout
 from senju.config import Settings
-from senju.evaluation.fixed_opponents import FixedOpponent, load_fixed
+from senju.evaluation.opponents import FixedOpponent, load_fixed
 from senju.games.game import Game
 from senju.models.weights import Weights
 from senju.opponents.pool import OpponentPool

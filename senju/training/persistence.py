@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from senju.algorithms.learner import LearnerState
 from senju.collect.shard import ShardState, new_shard_state
 from senju.errors import CheckpointError
-from senju.evaluation.fixed_opponents import FixedOpponent, specs_as_dicts
+from senju.evaluation.opponents import FixedOpponent, specs_as_dicts
 from senju.games.game import Game
 from senju.models import make_model
 from senju.models.weights import WeightBlock, Weights

@@ -10,7 +10,7 @@ import numpy as np
 
 from senju.collect.slots import Rollout
 from senju.evaluation.episodes import EpisodesResult
-from senju.evaluation.evaluators import EvaluationPoint, new_evaluator
+from senju.evaluation.evaluators import Evaluation, new_evaluator
 from senju.evaluation.matches import MatchResult
 from senju.machine import available_cores, math_threads
 from senju.memory import keep_freed_memory
@@ -289,9 +289,9 @@ class Trainer:
         """Measure what is due."""
         if not self._evaluator.is_due(self.update):
             return
-        now = EvaluationPoint(self.update, self.steps)
+        due = Evaluation(self.learner, self.update, self.steps, writer, stop, self.listener)
         with self._monitor.span(self._evaluator.word, update=self.update), self._clock.stage("match"):
-            self._evaluator.measure(self.learner, now, writer, stop, self.listener)
+            self._evaluator.measure(due)
 
     def _next_save(self) -> int:
         """The update after which the run is saved next, should nothing stop it before."""

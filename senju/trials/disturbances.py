@@ -1,18 +1,46 @@
 """Random disturbances of workers: kills, hangs, pauses, resizes, resets."""
 
+import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from senju.backends.backend import Backend
-from senju.errors import ConfigError
-from senju.trials.signals import is_stopped, processes_of, send_signal
+import psutil
 
+from senju.backends.backend import Backend, BackendStatus
+from senju.errors import ConfigError
+
+READY = ("playing", "waiting", "paused")
 KINDS = {"kill": 3, "hang": 2, "pause": 2, "resize": 2, "reset": 1}  # with how often they come
 SHORTEST, LONGEST = 0.05, 1.5  # seconds between two disturbances
 _LONGEST_PAUSE = 2  # disturbances that may come before it ends
+
+
+def send_signal(pid: int, number: signal.Signals) -> bool:
+    """Send a signal to a descendant of this process; False where it is gone already."""
+    try:
+        ancestors = [parent.pid for parent in psutil.Process(pid).parents()]
+        if os.getpid() not in ancestors:  # the number belongs to another process by now
+            return False
+        os.kill(pid, number)
+    except (psutil.NoSuchProcess, ProcessLookupError):
+        return False
+    return True
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process stands still by a signal, or is gone."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    except psutil.NoSuchProcess:
+        return True
+
+
+def processes_of(status: BackendStatus, states: Sequence[str] = READY) -> list[int]:
+    """The process numbers of the workers that are processes and in one of these states."""
+    return [worker.pid for worker in status.workers if worker.pid is not None and worker.state in states]
 
 
 class Disturber:

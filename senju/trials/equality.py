@@ -3,24 +3,25 @@
 import random
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from hashlib import blake2b
 from time import monotonic
 from typing import NamedTuple
 
+from torch import Tensor
+
 from senju.backends.backend import Backend
-from senju.collect.slots import Rollout
 from senju.games import make_game
 from senju.machine import available_cores, math_threads
 from senju.models.weights import Weights
 from senju.runs.run import new_model
 from senju.runs.run_config import RunConfig
 from senju.trials.differences import Difference, compare_rollouts, compare_states, compare_weights
+from senju.trials.disturbances import processes_of, send_signal
 from senju.trials.rig import SERIAL, Rig, backend_settings, backend_text, has_workers
 from senju.trials.scale import require_sync
-from senju.trials.signals import processes_of, send_signal
 
 LOOK_SECONDS = 0.0005  # between two looks whether a worker plays
 EVENTS_OF_HEALING = ("worker_failed", "worker_lost", "worker_hung")
@@ -86,22 +87,23 @@ def verify(
     began, moment = monotonic(), random.Random(config.seed)
     disturbed: AbstractContextManager[list[int]]
     with math_threads(threads), Rig(config, SERIAL) as oracle, Rig(config, settings) as rig:
-        lockstep = Lockstep(oracle, rig)
-        update = kills = 0
+        tensors = new_model(make_game(**config.game), config).state_dict()
+        update = kills = num_bytes = 0
         difference = None
         while difference is None and update < updates:
             update += 1
             disturbed = killing(rig.backend, moment) if kill else nullcontext([])
             with disturbed as killed:
-                difference = lockstep.advance()
+                difference, num_equal = _advance(oracle, rig, tensors)
             kills += len(killed)
+            num_bytes += num_equal
             on_update(update)
         events = [event.kind for event in rig.backend.report().events]
         return Verdict(
             candidate=candidate,
             updates=update,
             difference=difference,
-            num_bytes=lockstep.num_bytes,
+            num_bytes=num_bytes,
             digest=digest_of(oracle.learner.weights()),
             kills=kills,
             healed=sum(kind in EVENTS_OF_HEALING for kind in events),
@@ -109,42 +111,29 @@ def verify(
         )
 
 
-class Lockstep:
-    """Two rigs that are updated together and compared."""
-
-    def __init__(self, oracle: Rig, rig: Rig) -> None:
-        self._oracle, self._rig = oracle, rig
-        self._tensors = new_model(make_game(**oracle.config.game), oracle.config).state_dict()
-        self.num_bytes = 0
-
-    def advance(self) -> Difference | None:
-        """Update both; return the first difference, if there is any."""
-        rigs = self._oracle, self._rig
-        rollouts = [rig.collect() for rig in rigs]
-        difference = compare_rollouts(*rollouts)
-        if difference is not None:
-            return difference
-        self.num_bytes += _num_bytes(rollouts[0])
-        for rig, collected in zip(rigs, rollouts, strict=True):
-            rig.learn(collected)
-        expected, found = (rig.learner.weights() for rig in rigs)
-        difference = compare_weights(expected, found, self._tensors)
-        if difference is not None:
-            return difference
-        self.num_bytes += expected.nbytes
-        for rig in rigs:
-            rig.publish()
-        return compare_states(*(rig.backend.snapshot() for rig in rigs))
+def _advance(oracle: Rig, rig: Rig, tensors: Mapping[str, Tensor]) -> tuple[Difference | None, int]:
+    """Update both; return the first difference, if there is any, and how many bytes were equal before it."""
+    rigs = oracle, rig
+    rollouts = [each.collect() for each in rigs]
+    difference = compare_rollouts(*rollouts)
+    if difference is not None:
+        return difference, 0
+    arrays = [array for rollout in rollouts[0] for array in (*rollout.data, rollout.clock)]
+    num_bytes = sum(array.nbytes for array in arrays)
+    for each, collected in zip(rigs, rollouts, strict=True):
+        each.learn(collected)
+    expected, found = (each.learner.weights() for each in rigs)
+    difference = compare_weights(expected, found, tensors)
+    if difference is not None:
+        return difference, num_bytes
+    for each in rigs:
+        each.publish()
+    return compare_states(*(each.backend.snapshot() for each in rigs)), num_bytes + expected.nbytes
 
 
-def _num_bytes(rollouts: Sequence[Rollout]) -> int:
-    arrays = [array for rollout in rollouts for array in (*rollout.data, rollout.clock)]
-    return sum(array.nbytes for array in arrays)
-
-
-def digest_of(weights: Weights) -> str:
-    """A short fingerprint of weights, for people to compare."""
-    return blake2b(weights.tobytes(), digest_size=4).hexdigest()
+def digest_of(weights: Weights, size: int = 4) -> str:
+    """A fingerprint of weights, `size` bytes as hexadecimal digits."""
+    return blake2b(weights.tobytes(), digest_size=size).hexdigest()
 
 
 @contextmanager

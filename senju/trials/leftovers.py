@@ -40,7 +40,7 @@ def belongings(temporary: Path) -> Belongings:
         processes=frozenset(_children()),
         threads=frozenset(f"{thread.name} ({thread.ident})" for thread in threading.enumerate()),
         descriptors=frozenset(_descriptors()),
-        shared_memory=frozenset([*_mappings(), *_shared_files()]),
+        shared_memory=frozenset([*_mappings(), *map(str, SHARED_MEMORY.glob("senju-*"))]),
         temporary_files=frozenset(str(path.relative_to(temporary)) for path in temporary.rglob("*")),
     )
 
@@ -76,11 +76,6 @@ def _mappings() -> Iterator[str]:
     except OSError:
         return
     yield from (f"mapping {line.split()[0]}" for line in lines if "memfd:senju" in line)
-
-
-def _shared_files() -> Iterator[str]:
-    if SHARED_MEMORY.is_dir():
-        yield from (str(path) for path in SHARED_MEMORY.glob("senju-*"))
 
 
 @contextmanager

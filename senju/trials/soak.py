@@ -3,11 +3,9 @@
 import sys
 import threading
 import traceback
-from array import array
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import blake2b
 from statistics import median
 from time import monotonic
 from typing import NamedTuple
@@ -23,12 +21,11 @@ from senju.runs.interrupt import StopRequest
 from senju.runs.run import new_model
 from senju.runs.run_config import RunConfig
 from senju.trials.differences import Difference, compare_states, compare_weights
-from senju.trials.disturbances import Disturber
-from senju.trials.equality import EVENTS_OF_HEALING
+from senju.trials.disturbances import READY, Disturber
+from senju.trials.equality import EVENTS_OF_HEALING, digest_of
 from senju.trials.leftovers import belongings, temporary_folder
 from senju.trials.rig import SERIAL, Rig
 from senju.trials.scale import require_sync
-from senju.trials.signals import READY
 
 # Disturbances may hit one rollout many times, through no fault of the shard.
 SOAK_BACKEND: Settings = {
@@ -41,6 +38,7 @@ SOAK_BACKEND: Settings = {
 STALL_SECONDS = 180.0  # without an update, after which it counts as stuck
 _CLOSING_SECONDS = 60.0
 _SAMPLE_SECONDS = 1.0
+_DIGEST_BYTES = 8  # of the weights after each update
 
 
 class Growth(NamedTuple):
@@ -105,7 +103,7 @@ class _Result(NamedTuple):
 
     weights: Weights
     states: list[ShardState]
-    fingerprints: "array[int]"
+    fingerprints: list[str]
 
 
 def soak(
@@ -132,7 +130,7 @@ class _Training(threading.Thread):
     def __init__(self, rig: Rig) -> None:
         super().__init__(name="senju soak", daemon=True)
         self._rig = rig
-        self.fingerprints = array("Q")
+        self.fingerprints: list[str] = []
         self.must_stop, self.has_ended = threading.Event(), threading.Event()
         self.error: BaseException | None = None
 
@@ -145,7 +143,7 @@ class _Training(threading.Thread):
             with math_threads(self._rig.config.threads or available_cores()):
                 while not self.must_stop.is_set():
                     self._rig.update()
-                    self.fingerprints.append(_fingerprint(self._rig.learner.weights()))
+                    self.fingerprints.append(digest_of(self._rig.learner.weights(), _DIGEST_BYTES))
         except BaseException as error:  # noqa: BLE001  # the main thread raises it again
             self.error = error
         finally:
@@ -256,10 +254,6 @@ def growth(samples: list[float]) -> Growth:
     return Growth(int(median(samples[:quarter])), int(median(samples[-quarter:])))
 
 
-def _fingerprint(weights: Weights) -> int:
-    return int.from_bytes(blake2b(weights.tobytes(), digest_size=8).digest(), "big")
-
-
 def _stacks() -> str:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     return "\n".join(
@@ -277,7 +271,7 @@ def _check(
         for update, fingerprint in enumerate(result.fingerprints, 1):
             oracle.update()
             oracle.backend.report()  # activities would pile up
-            if first_different is None and _fingerprint(oracle.learner.weights()) != fingerprint:
+            if first_different is None and digest_of(oracle.learner.weights(), _DIGEST_BYTES) != fingerprint:
                 first_different = update
             on_progress(SoakProgress("checking", monotonic() - began, update, 1, statistics))
         tensors = new_model(make_game(**config.game), config).state_dict()

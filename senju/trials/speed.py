@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
+from statistics import median
 from time import monotonic, perf_counter, sleep
 from typing import Any, NamedTuple
 
@@ -15,11 +16,40 @@ from senju.memory import keep_freed_memory
 from senju.runs.run_config import RunConfig
 from senju.timing import add_seconds
 from senju.trials.rig import SERIAL, Rig, backend_settings, has_workers
-from senju.trials.spreads import Spread, ratio_spread, spread
 
 STAGES_PER_ENTRANT = ("start", "collecting", "learning", "publishing", "end to end")
 _FEWEST_TURNS = 2
 _QUIET_SECONDS = 60.0  # for workers to finish the rollouts under way
+
+
+class Spread(NamedTuple):
+    """Median and range of repeated measurements."""
+
+    median: float
+    min: float
+    max: float
+
+    def as_text(self) -> str:
+        """`median (min..max)`, in three digits or in whole numbers.
+
+        >>> Spread(1.5, 1.25, 2000.0).as_text()
+        '1.50 (1.25..2,000)'
+        """
+        return f"{_short(self.median)} ({_short(self.min)}..{_short(self.max)})"
+
+
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:#.3g}".rstrip(".")
+
+
+def spread(figures: Sequence[float]) -> Spread:
+    """Median, smallest and largest."""
+    return Spread(median(figures), min(figures), max(figures))
+
+
+def ratio_spread(numerators: Sequence[float], denominators: Sequence[float]) -> Spread:
+    """The spread of the ratios repeat by repeat, whose figures were measured close in time."""
+    return spread([over / under for over, under in zip(numerators, denominators, strict=True)])
 
 
 class Entrant(NamedTuple):

@@ -14,8 +14,8 @@ import pytest
 from rich.console import Console
 
 import senju
-from senju.cli import multi_run_display
-from senju.cli.multi_run_display import MultiRunDisplay
+from senju.cli import display as displays
+from senju.cli.multi_run import MultiRunDisplay
 from senju.machine import available_cores
 from senju.runs.run import Run
 from senju.training.multi_run.api import train_several
@@ -170,7 +170,7 @@ def test_live_display_has_a_row_for_each_agent_and_one_for_all(finished: Path) -
 
 
 def test_without_a_terminal_there_are_lines(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multi_run_display, "PLAIN_INTERVAL", 0.0)
+    monkeypatch.setattr(displays, "PLAIN_INTERVAL", 0.0)
     screen, run = StringIO(), Run(finished / "agent_1")
     agents = [Trainee(run, (0,), "training", False, 2, 1500.0, 30.0)] * 2
     with MultiRunDisplay(Console(file=screen, width=100), agents) as display:

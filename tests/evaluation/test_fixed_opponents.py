@@ -11,7 +11,7 @@ import torch
 import senju
 from senju.config import merged
 from senju.errors import ConfigError, RunFolderError, SenjuError
-from senju.evaluation.fixed_opponents import load_fixed, specs_as_dicts
+from senju.evaluation.opponents import load_fixed, specs_as_dicts
 from senju.games import make_game
 from senju.games.game import Game
 from senju.kernels import unpack_legal

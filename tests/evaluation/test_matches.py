@@ -8,8 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from senju.errors import ConfigError
-from senju.evaluation.matches import Judgement, MatchResult, MoveJudge, play_match
-from senju.evaluation.playing import FIRST_ROW
+from senju.evaluation.matches import FIRST_ROW, Judgement, MatchResult, MoveJudge, play_match
 from senju.games import make_game
 from senju.games.connect_four import STATE
 from senju.games.connect_four_solver import Solver

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from senju.errors import ConfigError
-from senju.evaluation.opponent_options import with_opponents
+from senju.evaluation.opponents import with_opponents
 
 HERE = "tests.evaluation.test_opponent_options"
 

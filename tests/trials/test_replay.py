@@ -1,6 +1,7 @@
 """A failing shard is played alone: it fails again, or not."""
 
 import faulthandler
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -25,15 +26,15 @@ def saved(folder: Path, game: str) -> Path:
 
 def test_shard_that_fails_comes_with_its_traceback(tmp_path: Path) -> None:
     was_enabled = faulthandler.is_enabled()
-    result = replay(Reproduction.load(saved(tmp_path, "tests.trials.unequal_games:Failing")))
-    assert result.error == "ZeroDivisionError: a bug in the game"
-    assert "unequal_games.py" in result.traceback
+    error = replay(Reproduction.load(saved(tmp_path, "tests.trials.unequal_games:Failing")))
+    assert repr(error) == "ZeroDivisionError('a bug in the game')"
+    assert "unequal_games.py" in "".join(traceback.format_exception(error))
     assert faulthandler.is_enabled() == was_enabled
 
 
 def test_shard_that_does_not_fail_is_told_apart(tmp_path: Path) -> None:
     found = Reproduction.load(saved(tmp_path, "tests.collect.toy_games:Race"))
-    assert replay(found).error is None
+    assert replay(found) is None
     assert np.array_equal(found.state.clock["row"], [4, 5, 6, 7])
 
 

@@ -11,10 +11,9 @@ from senju.errors import ConfigError, WorkerError
 from senju.runs.interrupt import StopRequest
 from senju.runs.run_config import RunConfig
 from senju.trials import soak as soaking
-from senju.trials.disturbances import KINDS, Disturber
+from senju.trials.disturbances import KINDS, Disturber, is_stopped, send_signal
 from senju.trials.rig import Rig
 from senju.trials.scale import SMALL, scaled_config
-from senju.trials.signals import is_stopped, send_signal
 from senju.trials.soak import SOAK_BACKEND, Growth, SoakProgress, growth, soak
 
 

@@ -9,8 +9,18 @@ from senju.runs.run_config import RunConfig
 from senju.trials import rig
 from senju.trials.rig import SERIAL, Rig
 from senju.trials.scale import SMALL, scaled_config
-from senju.trials.speed import STAGES_PER_ENTRANT, Entrant, Figures, at_rest, entrants, race, summarise
-from senju.trials.spreads import Spread
+from senju.trials.speed import (
+    STAGES_PER_ENTRANT,
+    Entrant,
+    Figures,
+    Spread,
+    at_rest,
+    entrants,
+    race,
+    ratio_spread,
+    spread,
+    summarise,
+)
 
 FIGURES = Figures(
     start_seconds=1.0,
@@ -125,3 +135,15 @@ def test_nobody_plays_at_rest() -> None:
             assert before.slots_playing == 0
             assert {worker.state for worker in before.workers} == {"paused"}
         busy.update()
+
+
+def test_spread_has_the_middle_and_the_ends() -> None:
+    assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0)
+
+
+def test_ratios_are_taken_repeat_by_repeat() -> None:
+    assert ratio_spread([2.0, 9.0], [1.0, 3.0]) == Spread(2.5, 2.0, 3.0)
+
+
+def test_text_has_three_digits_or_whole_numbers() -> None:
+    assert Spread(0.5, 0.25, 1234.5).as_text() == "0.500 (0.250..1,234)"

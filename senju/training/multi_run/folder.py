@@ -9,7 +9,7 @@ from pathlib import Path
 from senju.arguments import is_whole
 from senju.config import Settings, merged, shown
 from senju.errors import ConfigError, RunFolderError
-from senju.evaluation.opponent_options import with_opponents
+from senju.evaluation.opponents import with_opponents
 from senju.files import describe_os_error
 from senju.runs.run import Run
 from senju.runs.run_config import RunConfig, resolve_config

@@ -1,6 +1,6 @@
 """Cycles: each group once, by its shortest."""
 
-from senju.evaluation.tournament.cycles import find_cycles
+from senju.evaluation.tournament.result import find_cycles
 
 
 def beats(*pairs: tuple[int, int], players: int = 8) -> dict[int, set[int]]:
