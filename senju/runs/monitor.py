@@ -12,7 +12,7 @@ from typing import Any
 
 from senju.backends.backend import Backend
 from senju.files import describe_os_error, encoded, replace_durably
-from senju.runs.records import Record, append_record, read_records
+from senju.runs.metrics import Record, append_record, read_records
 from senju.runs.timeline import LEARNER, Timeline, timeline_svg
 from senju.timing import add_seconds
 from senju.workers.role import Event
