@@ -23,7 +23,7 @@ from senju.runs.metrics import MetricsWriter
 from senju.runs.monitor import Monitor
 from senju.runs.run import Run
 from senju.runs.run_socket import listening
-from senju.training.multi_run.folder import open_agents
+from senju.training.multi_run.api import open_agents
 from senju.workers.boot import remove_unless_alive
 from senju.workers.role import new_event
 from tests.conftest import Train

@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from senju.errors import RunFolderError
 from senju.evaluation.tournament.result import TournamentResult
 from senju.evaluation.tournament.round_robin import run_tournament
 from senju.evaluation.tournament.tasks import TournamentSettings
-from senju.files import describe_os_error, encoded, replace_durably
 from senju.runs.interrupt import StopRequest
-from senju.runs.run_folder import ARENA
-from senju.training.multi_run.folder import COMPARISON
+from senju.runs.run_folder import ARENA, write_file
 from senju.training.multi_run.group import Trainee
 
+COMPARISON = "comparison.json"
 GAMES_PER_PAIR = 40
 _FEW_PAIRS = 3  # for which starting workers would take longer than the games
 
@@ -118,7 +116,4 @@ def _has_matches(agent: Trainee) -> bool:
 def save_comparison(folder: Path, comparison: Comparison) -> None:
     """Write it to the folder."""
     text = json.dumps(comparison, indent=2, ensure_ascii=False) + "\n"
-    try:
-        replace_durably(folder / COMPARISON, encoded(text))
-    except OSError as error:
-        raise RunFolderError(f"cannot write {folder / COMPARISON}: {describe_os_error(error)}") from error
+    write_file(folder, COMPARISON, text)
