@@ -111,7 +111,8 @@ class MatchEvaluator(Evaluator):
 
     def _measure(self, job: _Job) -> None:
         learner, now, writer, stop, listener = job
-        player = self.run.agent_from(learner.state().tensors, now.update).player()
+        [agent] = self.run.agents_of([learner.runner.weights(0)], now.update)
+        player = agent.player()
         for name in self._opponents_due(now.update):
             if stop.is_set:
                 break

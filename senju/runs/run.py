@@ -22,7 +22,7 @@ from senju.opponents.ratings import Rating, fit_ratings
 from senju.opponents.score import Score
 from senju.runs.agent import Agent
 from senju.runs.blobs import BlobStore
-from senju.runs.checkpoint import Checkpoint, load_checkpoint, other_checkpoints, read_state
+from senju.runs.checkpoint import Checkpoint, load_checkpoint, other_checkpoints, read_content
 from senju.runs.run_config import RunConfig, dump_config, load_config
 from senju.runs.run_folder import CHECKPOINTS, CONFIG, RunFolder, new_folder, write_file
 from senju.runs.saved_state import require_state, restoring_from
@@ -97,23 +97,16 @@ class Run(RunFolder):
         path = self.checkpoints.latest() if checkpoint is None else self.checkpoints.named(checkpoint)
         saved = self.load(path, ("game", "model", "seats"))
         with restoring_from(path):
-            return self._agents_from(_with_prefix(saved.tensors, "learner."), saved.state["update"])
+            models = self.new_models()
+            for seat, model in enumerate(models):
+                model.load_state_dict(with_prefix(saved.tensors, f"learner.{seat}.model."))
+        return self._new_agents(models, saved.state["update"])
 
     def agents_of(self, weights: Sequence[Weights], update: int) -> list[Agent]:
         """Agents with copies of published weights, a block for each."""
         models = self.new_models()
         for model, block in zip(models, weights, strict=True):
             WeightBlock(model).write(block)
-        return self._new_agents(models, update)
-
-    def agent_from(self, learner_tensors: Mapping[str, Tensor], update: int) -> Agent:
-        """An agent with a copy of a learner's weights."""
-        return self._agents_from(learner_tensors, update)[0]
-
-    def _agents_from(self, tensors: Mapping[str, Tensor], update: int) -> list[Agent]:
-        models = self.new_models()
-        for seat, model in enumerate(models):
-            model.load_state_dict(_with_prefix(tensors, f"{seat}.model."))
         return self._new_agents(models, update)
 
     def _new_agents(self, models: Sequence[Model], update: int) -> list[Agent]:
@@ -149,7 +142,7 @@ class Run(RunFolder):
         if not self.checkpoints.all():
             return {}
         path = self.checkpoints.latest()
-        state = read_state(path)
+        state = read_content(path).state
         require_state(path, state)
         return state
 
@@ -220,7 +213,8 @@ def new_models(game: Game, config: RunConfig) -> list[Model]:
     return [make_model(one.model, shape, actions, one.seed) for one in config.learner_settings]
 
 
-def _with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin with a prefix, named without it."""
     return {n.removeprefix(prefix): tensor for n, tensor in tensors.items() if n.startswith(prefix)}
 
 
