@@ -136,11 +136,6 @@ class RunConfig(Part):
         return self.collect.num_games * self.collect.rollout_steps * acting
 
     @property
-    def decisions_per_seat(self) -> int:
-        """Decisions of one seat in a batch, where all seats act at once."""
-        return self.collect.num_games * self.collect.rollout_steps
-
-    @property
     def total_updates(self) -> int:
         """Updates until total_steps are reached."""
         return -(-self.total_steps // self.decisions_per_update)
@@ -196,7 +191,8 @@ class RunConfig(Part):
         if not self.is_independent:
             return policies_of(self.learner_settings, self.decisions_per_update, turns_ahead=0)
         turns_ahead = self.parallel.epochs_ahead if self.collect.mode == "async" else 0
-        return policies_of(self.learner_settings, self.decisions_per_seat, turns_ahead)
+        decisions_per_seat = self.collect.num_games * self.collect.rollout_steps
+        return policies_of(self.learner_settings, decisions_per_seat, turns_ahead)
 
     @model_validator(mode="after")
     def _parts_fit_each_other(self) -> "RunConfig":

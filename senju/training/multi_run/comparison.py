@@ -32,6 +32,8 @@ def compare(
         name: [row["strengths"][name]["score"] for row in rows if name in row["strengths"]]
         for name in opponents
     }
+    # the first in the round robin, even by a small margin
+    strongest = round_robin.names[round_robin.ranking[0]] if round_robin is not None else ""
     return {
         "run": str(folder),
         "finished": all(agent.state == "finished" for agent in agents),
@@ -39,7 +41,7 @@ def compare(
         "steps_per_second": _spread([row["steps_per_second"] for row in rows if row["seconds"]]),
         "strengths": {name: _spread(found) for name, found in scores.items()},
         "rewards": _spread([row["rewards"]["overall"] for row in rows if row["rewards"]]),
-        "strongest": _strongest(round_robin),
+        "strongest": strongest.rpartition("@")[0] or None,
         "round_robin": round_robin.as_dict() if round_robin is not None else None,
     }
 
@@ -68,14 +70,6 @@ def _describe(agent: Trainee) -> dict[str, Any]:
     return found | failure
 
 
-def _strongest(round_robin: TournamentResult | None) -> str | None:
-    """The name of the agent that is first in the round robin, even by a small margin."""
-    if round_robin is None:
-        return None
-    name, _, _ = round_robin.names[round_robin.ranking[0]].rpartition("@")
-    return name
-
-
 def _spread(values: list[float]) -> dict[str, float] | None:
     """Mean, extremes and standard deviation."""
     if not values:
@@ -94,11 +88,14 @@ def play_each_other(
 ) -> TournamentResult | None:
     """A small round robin of the agents that did not fail; None if fewer than two can play."""
     fit = [agent for agent in agents if agent.state != "failed" and agent.run.checkpoints.all()]
-    if len(fit) < 2 or stop.is_set or not _has_matches(fit[0]):
+    if len(fit) < 2 or stop.is_set:
         return None
+    game = fit[0].run.game
+    if game.num_seats != 2 or game.num_acting != 1:
+        return None  # it has no matches
     num_pairs = len(fit) * (len(fit) - 1) // 2
     return run_tournament(
-        fit[0].run.game,
+        game,
         [str(agent.run.path) for agent in fit],
         folder / ARENA,
         TournamentSettings(games=games),
@@ -106,11 +103,6 @@ def play_each_other(
         fresh=True,
         stop=stop,
     )
-
-
-def _has_matches(agent: Trainee) -> bool:
-    game = agent.run.game
-    return game.num_seats == 2 and game.num_acting == 1
 
 
 def save_comparison(folder: Path, comparison: Comparison) -> None:
