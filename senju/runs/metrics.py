@@ -111,21 +111,19 @@ def records_of(kind: str, path: Path) -> list[Record]:
 
 
 class MetricsWriter:
-    """Appends records to `metrics.jsonl` and, if wanted, to TensorBoard's event files."""
+    """Appends records to `metrics.jsonl`, and numbers to TensorBoard's event files."""
 
-    def __init__(self, folder: Path, *, after_update: int = 0, tensorboard: bool = True) -> None:
+    def __init__(self, folder: Path, *, after_update: int = 0) -> None:
         """Records of updates after `after_update` are dropped: they will be computed again."""
+        from torch.utils.tensorboard import SummaryWriter  # slow to import
+
         self.path = folder / METRICS
         kept = [record for record in read_metrics(self.path) if record["update"] <= after_update]
-        self._board: Any = None
         self._end = contextlib.ExitStack()
         try:
             replace_durably(self.path, "".join(json.dumps(record) + "\n" for record in kept).encode())
-            if tensorboard:
-                from torch.utils.tensorboard import SummaryWriter  # slow to import, not always wanted
-
-                address = self._end.enter_context(_reached(folder / TENSORBOARD, folder))
-                self._board = SummaryWriter(address, purge_step=after_update + 1)
+            address = self._end.enter_context(_reached(folder / TENSORBOARD, folder))
+            self._board: Any = SummaryWriter(address, purge_step=after_update + 1)
             self._file = os.fdopen(open_file(self.path, os.O_WRONLY | os.O_APPEND), "ab")
         except OSError as error:
             self._end.close()
@@ -136,9 +134,8 @@ class MetricsWriter:
         try:
             self._file.write(json.dumps(record).encode() + b"\n")
             self._file.flush()
-            if self._board is not None:
-                for name, value in scalars.items():
-                    self._board.add_scalar(encoded(name).decode(), value, record["update"])
+            for name, value in scalars.items():
+                self._board.add_scalar(encoded(name).decode(), value, record["update"])
         except OSError as error:
             raise self._explained(error) from error
 
@@ -147,12 +144,9 @@ class MetricsWriter:
 
     def close(self) -> None:
         """Flush and close; may be called twice."""
-        with contextlib.suppress(OSError):  # `write` has reported it
-            self._file.close()
-        if self._board is not None:
-            with contextlib.suppress(OSError):
-                self._board.close()
-            self._board = None
+        for opened in (self._file, self._board):
+            with contextlib.suppress(OSError):  # `write` has reported it
+                opened.close()
         self._end.close()
 
 

@@ -234,7 +234,7 @@ def test_metrics_and_events_are_not_written_through_links(
     for name in ("metrics.jsonl", "events.jsonl", ".unfinished-metrics.jsonl"):
         (folder / name).symlink_to(elsewhere / "thesis.tex")
     with pytest.raises(RunFolderError, match="is a symbolic link"):
-        MetricsWriter(folder, tensorboard=False)
+        MetricsWriter(folder)
     Monitor(folder, Serial()).note(new_event("reset", "text"), update=1)
     assert "is a symbolic link" in caplog.text
     assert contents(elsewhere) == before

@@ -91,9 +91,11 @@ def seat_agents(runs: Sequence[Run]) -> list[Trainee]:
     """Agents for these runs; unfinished ones get an equal share of the cores each."""
     unfinished = [run for run in runs if not is_finished(run)]
     shares = dict(zip(unfinished, share_out(usable_cores(), len(unfinished)), strict=True))
-    states: dict[bool, State] = {True: "starting", False: "finished"}
     return [
-        Trainee(run, shares.get(run, ()), states[run in shares], update=saved_update(run)) for run in runs
+        Trainee(
+            run, shares.get(run, ()), "starting" if run in shares else "finished", update=saved_update(run)
+        )
+        for run in runs
     ]
 
 
