@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from senju.models import MODELS, Model
     from senju.runs.agent import Agent
     from senju.runs.run import Run
-    from senju.training.api import train
-    from senju.training.dqn_training import train_dqn
+    from senju.training.api import train, train_dqn
     from senju.training.multi_run.api import train_several
     from senju.training.parallel_manager import ExperienceBuffer, Experiences, ParallelConfig, ParallelManager
 
@@ -51,8 +50,7 @@ _MODULES = {
     "senju.games.game": ("Game", "Observations", "Outcomes"),
     "senju.models": ("MODELS", "Model"),
     "senju.runs.agent": ("Agent",),
-    "senju.training.api": ("train",),
-    "senju.training.dqn_training": ("train_dqn",),
+    "senju.training.api": ("train", "train_dqn"),
     "senju.environments.environment": ("ParallelEnvironment",),
     "senju.training.parallel_manager": (
         "ExperienceBuffer",

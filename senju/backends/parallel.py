@@ -17,6 +17,7 @@ from pydantic import Field
 
 from senju.backends.backend import Backend, BackendReport, BackendStatus
 from senju.backends.building import new_models, new_shard, warm_up_plan, weight_sizes
+from senju.backends.options import WorkerOptions
 from senju.backends.plan import Plan, PolicyPlan
 from senju.backends.reproduction import FAILED_SHARDS, Reproduction
 from senju.backends.rollout_role import RolloutRole
@@ -41,10 +42,9 @@ from senju.workers.team import Team, weakly
 logger = logging.getLogger(__name__)
 
 
-class ParallelBackendConfig(Part):
+class ParallelBackendConfig(WorkerOptions):
     """Settings of the backends `threads` and `processes`."""
 
-    num_workers: int = Field(0, ge=0, le=4096, description="Workers that play; 0: one for each core.")
     worker_timeout: float = Field(
         60.0,
         gt=0,

@@ -23,8 +23,7 @@ from senju.runs.run_folder import REWARDS, STRENGTH
 from senju.runs.stages import explain
 from senju.timing import add_seconds
 from senju.training.api import prepare, train_run
-from senju.training.multi_run.api import prepare_several
-from senju.training.multi_run.folder import MAX_AGENTS, is_of_several
+from senju.training.multi_run.api import MAX_AGENTS, is_of_several, prepare_several
 from senju.training.multi_run.shares import parse_devices
 from senju.training.trainer import TrainingListener
 

@@ -85,7 +85,7 @@ class ParallelEnvironment:
         options = self.settings.parallel
         if not (options.enabled and options.parallel_actions):
             return 0
-        return min(options.num_workers or available_cores(), options.copies)
+        return min(options.resolved_workers, options.copies)
 
     def _num_learners(self) -> int:
         """Workers that train; 0: the calling thread does."""
@@ -102,7 +102,7 @@ class ParallelEnvironment:
         A user who sets the numbers of workers, for worlds that mostly wait, has them all at work.
         """
         options = self.settings.parallel
-        is_chosen = options.num_workers is not None or options.num_learners is not None
+        is_chosen = options.num_workers or options.num_learners
         return None if options.use_threads or is_chosen else available_cores()
 
     def _new_runner(self, role: WorldRole, num_workers: int, changed: threading.Condition) -> TaskRunner:

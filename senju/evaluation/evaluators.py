@@ -95,7 +95,8 @@ class MatchEvaluator(Evaluator):
 
     def measure(self, evaluation: Evaluation) -> None:
         learner, update, steps, writer, stop, listener = evaluation
-        player = self.run.agent_from(learner.state().tensors, update).player()
+        [agent] = self.run.agents_of([learner.runner.weights(0)], update)
+        player = agent.player()
         for name in self._opponents_due(update):
             if stop.is_set:
                 break

@@ -96,14 +96,10 @@ class Agent:
         if not isinstance(weights, Mapping):
             raise ModelError(f"weights={shown(weights)}: expected arrays by name, as get_weights gives them")
         own = self.model.state_dict()
-        expected = {name: tuple(tensor.shape) for name, tensor in own.items()}
-        given = {name: np.shape(array) for name, array in weights.items()}
-        for name in (*expected, *given):
-            if expected.get(name) != given.get(name):
-                raise ModelError(
-                    f"weights of another architecture: {name} is {_shape_text(given.get(name))}, expected "
-                    f"{_shape_text(expected.get(name))}; take those of an agent with an equal network"
-                )
+        for difference in shape_differences(own, weights):
+            raise ModelError(
+                f"weights of another architecture: {difference}; take those of an agent with an equal network"
+            )
         with torch.no_grad():
             for name, tensor in own.items():
                 tensor.copy_(torch.tensor(np.asarray(weights[name])))
@@ -126,5 +122,17 @@ class Agent:
         return self.model
 
 
-def _shape_text(shape: tuple[int, ...] | None) -> str:
-    return "missing" if shape is None else f"of shape {shape}"
+def shape_differences(own: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """For each of the given weights that a network does not have like that: what it is, and what is expected.
+
+    >>> shape_differences({"bias": np.zeros(3)}, {"bias": np.zeros(2)})
+    ['bias is of shape (2,), expected of shape (3,)']
+    """
+
+    def shape_text(weights: Mapping[str, Any], name: str) -> str:
+        return f"of shape {tuple(np.shape(weights[name]))}" if name in weights else "missing"
+
+    texts = {name: (shape_text(given, name), shape_text(own, name)) for name in {**own, **given}}
+    return [
+        f"{name} is {have}, expected {needed}" for name, (have, needed) in texts.items() if have != needed
+    ]

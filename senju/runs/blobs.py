@@ -6,26 +6,23 @@ whose name ends with the SHA-256 of its bytes.
 
 import hashlib
 import json
-import math
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.numpy
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 
 from senju.errors import CheckpointError
 from senju.files import describe_os_error, is_there, make_folder, names_in, read_file, replace_durably
 from senju.models.weights import Weights
 from senju.runs.checkpoint import BLOB_NAME, CheckpointFolder, damaged_blob
 
-# The names of safetensors for them. Other dtypes are saved as bytes, and described in the header.
+# The names that safetensors has for dtypes.
 _CODES = {f"<{kind}{size}": f"{kind.upper()}{8 * size}" for kind in "fiu" for size in (2, 4, 8)}
 _CODES |= {"|i1": "I8", "|u1": "U8", "|b1": "BOOL"}
-_DTYPES = {code: np.dtype(dtype) for dtype, code in _CODES.items()}
-_DESCRIPTION = re.compile(r"[<>|=][a-zA-Z?]\d{0,9}(\[\w+\])?", re.ASCII)
-_METADATA = "__metadata__"
 
 Buffer = bytes | memoryview
 
@@ -71,7 +68,7 @@ class BlobStore:
         return name
 
     def read(self, name: str) -> dict[str, NDArray[Any]]:
-        """The arrays of a blob, not to be written to; every byte of it is verified."""
+        """The arrays of a blob; every byte of it is verified."""
         parts = BLOB_NAME.fullmatch(name)
         if parts is None:
             raise damaged_blob(self.folder, name, "no blob has such a name")
@@ -82,8 +79,8 @@ class BlobStore:
         if hashlib.sha256(data).hexdigest() != parts[2]:
             raise damaged_blob(self.folder, name, "it is not what was written (its SHA-256 differs)")
         try:
-            return _decode(data)
-        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            return safetensors.numpy.load(data)
+        except (SafetensorError, LookupError, ValueError) as error:
             raise damaged_blob(self.folder, name, f"it holds no arrays: {error}") from None
 
     def read_weights(self, name: str) -> Weights:
@@ -104,58 +101,20 @@ def label_of(name: str) -> str:
 
 
 def _encode(arrays: Mapping[str, NDArray[Any]]) -> list[Buffer]:
-    """A safetensors file in pieces: the header's length, the header, the arrays as they lie in memory."""
-    header: dict[str, Any] = {}
-    dtypes: dict[str, str] = {}
+    """A safetensors file in pieces: the header's length, the header, the arrays as they lie in memory.
+
+    The library's own function would copy all arrays. Those with the largest items come first, so that each
+    begins at a multiple of its item's size.
+    """
+    header: dict[str, Any] = {"__metadata__": {}}
     pieces: list[Buffer] = []
     offset = 0
-    for name, array in sorted(arrays.items(), key=lambda item: (-_alignment(item[1].dtype), item[0])):
-        code, shape = _CODES.get(array.dtype.str), array.shape
-        if code is None:
-            assert not array.dtype.hasobject, f"{name} holds objects"
-            dtypes[name] = json.dumps(np.lib.format.dtype_to_descr(array.dtype))
-            code, shape = "U8", (*shape, array.itemsize)
+    for name, array in sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0])):
         end = offset + array.nbytes
-        header[name] = {"dtype": code, "shape": shape, "data_offsets": (offset, end)}
+        code = _CODES[array.dtype.str]
+        header[name] = {"dtype": code, "shape": array.shape, "data_offsets": (offset, end)}
         pieces.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         offset = end
-    text = json.dumps({_METADATA: dtypes, **header}, separators=(",", ":")).encode()
+    text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return [len(text).to_bytes(8, "little") + text, *pieces]
-
-
-def _alignment(dtype: np.dtype[Any]) -> int:
-    """The largest first, so that each array begins at a multiple of its item's size."""
-    return dtype.itemsize if dtype.str in _CODES else 0
-
-
-def _decode(data: bytes) -> dict[str, NDArray[Any]]:
-    """The arrays as views of a file's bytes."""
-    first = 8 + int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:first])
-    dtypes = header.pop(_METADATA, {})
-    arrays: dict[str, NDArray[Any]] = {}
-    for name, entry in header.items():
-        dtype, shape, (begin, end) = _DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
-        if not all(type(number) is int and number >= 0 for number in (*shape, begin, end)):
-            raise ValueError(f"{name} has the shape {shape} at {begin} to {end}")
-        if math.prod(shape) * dtype.itemsize != end - begin or first + end > len(data):
-            raise ValueError(f"{name} of shape {shape} is not what lies at {begin} to {end}")
-        if name in dtypes:
-            dtype = np.lib.format.descr_to_dtype(_as_tuples(json.loads(dtypes[name])))
-            *shape, itemsize = shape
-            if dtype.itemsize != itemsize:
-                raise ValueError(f"{name} has items of {itemsize} bytes, and {dtype} has {dtype.itemsize}")
-        if dtype.hasobject:  # NumPy would take the bytes for addresses
-            raise ValueError(f"{name} would be of objects")
-        arrays[name] = np.ndarray(shape, dtype, data, first + begin)
-    return arrays
-
-
-def _as_tuples(descr: Any) -> Any:
-    """NumPy's description of a dtype, with the tuples that JSON has turned into lists."""
-    if isinstance(descr, str):
-        if not _DESCRIPTION.fullmatch(descr):  # NumPy would evaluate some other texts
-            raise ValueError(f"{descr[:40]!r} describes no dtype")
-        return descr
-    return [(name, _as_tuples(inner), *map(tuple, shape)) for name, inner, *shape in descr]

@@ -55,7 +55,7 @@ class Saved(BaseModel):
 SavedT = TypeVar("SavedT", bound=Saved)
 
 
-class _Content(Saved):
+class Content(Saved):
     """The content of `state.json` that its checksum covers."""
 
     model_config = ConfigDict(extra="allow")
@@ -187,7 +187,7 @@ class CheckpointFolder:
         sync_folder(self.path, self._run)  # after a power cut, no checkpoint may come back without its blobs
         for state in self.path.glob(f"*/{STATE}"):  # also of checkpoints set aside
             if not state.parent.name.startswith(UNFINISHED):
-                left -= blobs_of(state.parent)
+                left -= {*read_content(state.parent).blobs}
         for name in left:
             remove_file(self.blobs / name, self._run)
 
@@ -217,7 +217,7 @@ class CheckpointFolder:
 
 def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint and verify every byte of it; its blobs are verified when they are read."""
-    content = _read_content(path)
+    content = read_content(path)
     data = _read(path / TENSORS)
     if hashlib.sha256(data).hexdigest() != content.tensors_sha256:
         raise damaged(path, f"{TENSORS} is not what was written (its SHA-256 differs)")
@@ -226,16 +226,6 @@ def load_checkpoint(path: Path) -> Checkpoint:
     except SafetensorError as error:
         raise damaged(path, f"{TENSORS}: {error}") from None
     return Checkpoint(tensors, content.state, tuple(content.blobs))
-
-
-def blobs_of(path: Path) -> set[str]:
-    """The blobs that a checkpoint names."""
-    return set(_read_content(path).blobs)
-
-
-def read_state(path: Path) -> dict[str, Any]:
-    """A checkpoint's state without its tensors."""
-    return _read_content(path).state
 
 
 def _write(folder: Path, checkpoint: Checkpoint, root: Path) -> None:
@@ -254,15 +244,23 @@ def _write(folder: Path, checkpoint: Checkpoint, root: Path) -> None:
     sync_folder(folder, root)
 
 
-def _read_content(path: Path) -> _Content:
-    content = _read_checked(path)
+def read_content(path: Path) -> Content:
+    """A checkpoint without its tensors; its checksum, its format and the types in it are verified."""
+    try:
+        with_checksum = json.loads(_read(path / STATE))
+        content: dict[str, Any] = with_checksum["content"]
+        is_whole = _digest(content) == with_checksum["content_sha256"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise damaged(path, f"{STATE} is cut off or not JSON") from None
+    if not is_whole or not isinstance(content, dict):
+        raise damaged(path, f"{STATE} is not what was written (its SHA-256 differs)")
     saved_format = content.get("format")
     if type(saved_format) is int and saved_format > FORMAT:
         raise CheckpointError(
             f"{path} has format {saved_format}, this senju reads up to {FORMAT}; "
             f"it was written by senju {content.get('senju')}: upgrade; {other_checkpoints(path)}"
         )
-    return require_types(_Content, path, content)
+    return require_types(Content, path, content)
 
 
 def require_types(kind: type[SavedT], path: Path, saved: dict[str, Any]) -> SavedT:
@@ -272,19 +270,6 @@ def require_types(kind: type[SavedT], path: Path, saved: dict[str, Any]) -> Save
     except ValidationError as error:
         first = error.errors()[0]
         raise damaged(path, f"{'.'.join(map(str, first['loc']))} in {STATE}: {first['msg']}") from None
-
-
-def _read_checked(path: Path) -> dict[str, Any]:
-    try:
-        with_checksum = json.loads(_read(path / STATE))
-        content: dict[str, Any] = with_checksum["content"]
-        expected = with_checksum["content_sha256"]
-        digest = _digest(content)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise damaged(path, f"{STATE} is cut off or not JSON") from None
-    if digest != expected or not isinstance(content, dict):
-        raise damaged(path, f"{STATE} is not what was written (its SHA-256 differs)")
-    return content
 
 
 def _read(file: Path) -> bytes:
@@ -314,7 +299,7 @@ def damaged_blob(folder: Path, name: str, what: str) -> CheckpointError:
 
 def _needs(path: Path, blob: str) -> bool:
     try:
-        return blob in blobs_of(path)
+        return blob in read_content(path).blobs
     except CheckpointError:  # damaged as well
         return True
 

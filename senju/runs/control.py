@@ -14,10 +14,10 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from time import monotonic
-from types import TracebackType
 from typing import Any
 
 from pydantic import Field
@@ -39,10 +39,6 @@ RETRY_SECONDS = 1.0  # after no file descriptor was left for a client
 Answer = dict[str, Any]
 
 
-class NoArguments(Part):
-    """The arguments of `status` and `resume`."""
-
-
 class PauseArguments(Part):
     """The arguments of `pause`."""
 
@@ -62,9 +58,9 @@ class WorkersArguments(Part):
 
 
 COMMANDS: dict[str, type[Part]] = {
-    "status": NoArguments,
+    "status": Part,  # no arguments
     "pause": PauseArguments,
-    "resume": NoArguments,
+    "resume": Part,
     "reset": ResetArguments,
     "workers": WorkersArguments,
 }
@@ -91,17 +87,15 @@ class ControlServer:
             closed, close = socket.socketpair()
             undo.enter_context(closed)
             # daemon: no failure here may keep a finished run from ending
-            ends = (listener, closed)
-            thread = threading.Thread(target=self._serve, args=ends, name="control", daemon=True)
+            serve = partial(self._serve, listener, closed)
+            thread = threading.Thread(target=serve, name="control", daemon=True)
             thread.start()
             undo.callback(thread.join)
             undo.callback(close.close)  # ends the thread
             self._end = undo.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -129,10 +123,8 @@ class ControlServer:
         connection.settimeout(CLIENT_SECONDS)
         with self._guard:
             if len(self._clients) < MAX_CLIENTS:
-                name = "control-client"
-                thread = threading.Thread(
-                    target=self._serve_client, args=(connection,), name=name, daemon=True
-                )
+                serve = partial(self._serve_client, connection)
+                thread = threading.Thread(target=serve, name="control-client", daemon=True)
                 thread.start()
                 self._clients[thread] = connection
                 return

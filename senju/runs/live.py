@@ -1,19 +1,83 @@
-"""The answers of a run in training to commands from other terminals."""
+"""The answers of a run in training to commands from other terminals, and the gate at which it pauses."""
 
 import logging
 import os
+import socket
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from senju.backends.backend import Backend
 from senju.errors import ControlError
 from senju.runs.control import ControlServer
-from senju.runs.pause import PauseGate
+from senju.runs.interrupt import StopRequest
 from senju.workers.role import Event, new_event
 
 logger = logging.getLogger(__name__)
+
+
+class PauseGate:
+    """Where the training loop stops between two updates while the run is paused."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()  # guards the two below; no signal handler takes it
+        self._is_closed = False
+        self._wake: socket.socket | None = None  # of the training loop while it waits
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the run is pausing or paused."""
+        return self._is_closed
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the training loop waits at the gate."""
+        return self._wake is not None
+
+    def close(self) -> None:
+        """Let the training loop stop when it reaches the gate."""
+        with self._changed:
+            self._is_closed = True
+
+    def open(self) -> None:
+        """Let the training loop go on."""
+        with self._changed:
+            self._is_closed = False
+            self._changed.notify_all()
+            if self._wake is not None:
+                with suppress(BlockingIOError):  # enough was sent already to wake it
+                    self._wake.send(b".")
+
+    def pass_through(self, stop: StopRequest) -> None:
+        """Wait while the gate is closed; a requested stop opens it."""
+        if not self._is_closed:
+            return
+        woken, wake = socket.socketpair()
+        with woken, wake:
+            wake.setblocking(False)
+            try:
+                while self._must_wait(stop, wake):
+                    stop.wait(woken)
+            finally:  # also when a second signal interrupts
+                with self._changed:
+                    self._wake = None
+                    self._changed.notify_all()
+
+    def _must_wait(self, stop: StopRequest, wake: socket.socket) -> bool:
+        # Decided under the lock: a later `close` either stops the loop here, or sees that it has left.
+        with self._changed:
+            self._is_closed = self._is_closed and not stop.is_set
+            self._wake = wake if self._is_closed else None
+            self._changed.notify_all()
+            return self._is_closed
+
+    def wait_until_reached(self, timeout: float) -> bool:
+        """Wait until the training loop is at the gate; False if the gate opens before, or at the timeout."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.is_waiting or not self._is_closed, timeout)
+            return self.is_waiting and self._is_closed
 
 
 class LiveRun:
@@ -29,18 +93,13 @@ class LiveRun:
     @contextmanager
     def listening(self, folder: Path) -> Iterator[None]:
         """Answer commands meanwhile; if no socket can be made, training goes on without."""
-        server = ControlServer(folder, self.answer)
-        try:
-            server.__enter__()
-        except ControlError as error:
-            logger.warning("this run cannot be controlled while it trains: %s", error)
+        with ExitStack() as end:
+            try:
+                end.enter_context(ControlServer(folder, self.answer))
+            except ControlError as error:
+                logger.warning("this run cannot be controlled while it trains: %s", error)
+            end.callback(self.gate.open)  # before the server closes: commands that wait for a pause return
             yield
-            return
-        try:
-            yield
-        finally:
-            self.gate.open()  # commands that wait for a pause return
-            server.close()
 
     def answer(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Execute a command and return its result."""

@@ -12,9 +12,8 @@ from typing import Any
 
 from senju.backends.backend import Backend
 from senju.files import describe_os_error, encoded, replace_durably
-from senju.runs.records import Record, append_record, read_records
+from senju.runs.metrics import Record, append_record, read_records
 from senju.runs.timeline import LEARNER, Timeline, timeline_svg
-from senju.timing import add_seconds
 from senju.workers.role import Event
 
 logger = logging.getLogger(__name__)
@@ -31,7 +30,6 @@ class Monitor:
         self.timeline = Timeline()
         self._sampled = monotonic()
         self._busy: dict[int, float] = defaultdict(float)  # seconds of each worker since the last sample
-        self._timings: dict[str, float] = {}  # seconds of each stage since the last call of take_timings
 
     @contextmanager
     def span(self, name: str, **details: Any) -> Iterator[None]:
@@ -42,29 +40,23 @@ class Monitor:
         finally:
             self.timeline.add(LEARNER, name, began, monotonic(), **details)
 
-    def after_update(self, update: int) -> dict[str, Any] | None:
-        """Process the backend's report; now and then, return a sample of the engine for the metrics."""
-        self._take_report(update)
-        now = monotonic()
+    def after_update(self, update: int) -> tuple[dict[str, float], dict[str, Any]]:
+        """Seconds of each stage of collecting since the last call; now and then, a sample of the engine."""
+        timings, now = self._take_report(update), monotonic()
         if now - self._sampled < SAMPLE_SECONDS:
-            return None
+            return timings, {}
         sample, self._sampled = self._sample(now - self._sampled), now
-        return sample
+        return timings, sample
 
-    def take_timings(self, update: int) -> dict[str, float]:
-        """Seconds of each stage of collecting since the last call."""
-        self._take_report(update)
-        taken, self._timings = self._timings, {}
-        return taken
-
-    def _take_report(self, update: int) -> None:
+    def _take_report(self, update: int) -> dict[str, float]:
+        """Record activities and events since the last report; return its timings."""
         report = self._backend.report()
-        add_seconds(self._timings, report.timings)
         self.timeline.add_activities(report.activities)
         for activity in report.activities:
             self._busy[activity.worker] += activity.ended - activity.began
         for event in report.events:
             self.note(event, update)
+        return report.timings
 
     def _sample(self, seconds: float) -> dict[str, Any]:
         status = self._backend.status()

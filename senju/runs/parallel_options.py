@@ -4,14 +4,15 @@ from typing import Literal
 
 from pydantic import Field
 
-from senju.config import MOST_SECONDS, Part, Settings
+from senju.backends.options import Count, WorkerOptions
+from senju.config import MOST_SECONDS, Settings
 from senju.errors import ConfigError
 from senju.machine import available_cores
 
-Learners = Literal["auto", "sequential", "processes", "stacked"]
+LearnerKind = Literal["auto", "sequential", "processes", "stacked"]
 
 
-class ParallelOptions(Part):
+class ParallelOptions(WorkerOptions):
     """How agents act and learn in parallel. Only `async_learning` changes the result."""
 
     enabled: bool = Field(True, description="Off: everything in one process, one step after another.")
@@ -21,12 +22,9 @@ class ParallelOptions(Part):
     train_interval: int = Field(
         1, ge=1, le=10_000, description="Turns (rollouts or epochs) between trainings."
     )
-    num_workers: int | None = Field(
-        None, ge=0, le=4096, description="Workers that play; none: one for each core."
-    )
     use_threads: bool = Field(False, description="Workers are threads instead of processes.")
-    num_learners: int | None = Field(
-        None, ge=1, le=4096, description="Processes that train; none: as many as keep all cores busy."
+    num_learners: Count = Field(
+        0, description="Processes that train; 0 or none: as many as keep all cores busy."
     )
     epochs_ahead: int = Field(
         4, ge=1, le=10_000, description="Turns that playing may be ahead, with async_learning."
@@ -49,14 +47,14 @@ class RunParallelOptions(ParallelOptions):
         if not (self.enabled and self.parallel_actions):
             return {"name": "serial"}
         name = "threads" if self.use_threads else "processes"
-        return {"name": name, "num_workers": self.num_workers or 0}
+        return {"name": name, "num_workers": self.num_workers}
 
     @property
     def mode(self) -> Literal["sync", "async"]:
         """Whether collecting waits for learning."""
         return "async" if self.enabled and self.async_learning else "sync"
 
-    def learners(self, wanted: Learners, num_agents: int, device: str) -> Learners:
+    def learners(self, wanted: LearnerKind, num_agents: int, device: str) -> LearnerKind:
         """How agents are trained; `auto` is resolved."""
         trains_together = self.enabled and self.parallel_training
         if not trains_together and wanted not in ("auto", "sequential"):

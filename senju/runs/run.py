@@ -3,9 +3,8 @@
 import fcntl
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from senju.config import validated
 from senju.errors import CheckpointError, ConfigError, RunFolderError
-from senju.files import describe_os_error, encoded, make_folder, replace_durably
+from senju.files import encoded, replace_durably
 from senju.games import GAMES, make_game
 from senju.games.game import Game
 from senju.models import Model, make_model
@@ -23,9 +22,9 @@ from senju.opponents.ratings import Rating, fit_ratings
 from senju.opponents.score import Score
 from senju.runs.agent import Agent
 from senju.runs.blobs import BlobStore
-from senju.runs.checkpoint import Checkpoint, load_checkpoint, other_checkpoints, read_state
+from senju.runs.checkpoint import Checkpoint, load_checkpoint, other_checkpoints, read_content
 from senju.runs.run_config import RunConfig, dump_config, load_config
-from senju.runs.run_folder import CHECKPOINTS, CONFIG, RunFolder
+from senju.runs.run_folder import CHECKPOINTS, CONFIG, RunFolder, new_folder, write_file
 from senju.runs.saved_state import require_state, restoring_from
 from senju.runs.seats import demands_of
 from senju.trust import is_trusting, require_trust
@@ -46,18 +45,9 @@ class Run(RunFolder):
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> "Run":
         """Make the folder of a new run; an existing one is never written over."""
-        try:
-            with ExitStack() as undo:
-                path.mkdir(parents=True)
-                undo.callback(shutil.rmtree, path, ignore_errors=True)
-                (path / CHECKPOINTS).mkdir()
-                replace_durably(path / CONFIG, encoded(dump_config(config)))
-                undo.pop_all()
-        except FileExistsError:
-            hint = f"go on with --resume {path}" if (path / CONFIG).exists() else "it holds something else"
-            raise RunFolderError(f"{path} exists already; {hint}, or choose another --run") from None
-        except OSError as error:
-            raise RunFolderError(f"cannot make the run folder {path}: {describe_os_error(error)}") from error
+        with new_folder(path):
+            (path / CHECKPOINTS).mkdir()
+            replace_durably(path / CONFIG, encoded(dump_config(config)))
         return cls(path, trust=True)  # the user named the code that it names
 
     def save_config(self, config: RunConfig) -> None:
@@ -67,13 +57,7 @@ class Run(RunFolder):
 
     def write(self, name: str, content: str | bytes) -> None:
         """Replace a file of the run whole."""
-        path = self.path / name
-        try:
-            make_folder(path.parent, self.path)
-            data = encoded(content) if isinstance(content, str) else content
-            replace_durably(path, data, self.path)
-        except OSError as error:
-            raise RunFolderError(f"cannot write {path}: {describe_os_error(error)}") from error
+        write_file(self.path, name, content)
 
     @cached_property
     def game(self) -> Game:
@@ -113,23 +97,16 @@ class Run(RunFolder):
         path = self.checkpoints.latest() if checkpoint is None else self.checkpoints.named(checkpoint)
         saved = self.load(path, ("game", "model", "seats"))
         with restoring_from(path):
-            return self._agents_from(_with_prefix(saved.tensors, "learner."), saved.state["update"])
+            models = self.new_models()
+            for seat, model in enumerate(models):
+                model.load_state_dict(with_prefix(saved.tensors, f"learner.{seat}.model."))
+        return self._new_agents(models, saved.state["update"])
 
     def agents_of(self, weights: Sequence[Weights], update: int) -> list[Agent]:
         """Agents with copies of published weights, a block for each."""
         models = self.new_models()
         for model, block in zip(models, weights, strict=True):
             WeightBlock(model).write(block)
-        return self._new_agents(models, update)
-
-    def agent_from(self, learner_tensors: Mapping[str, Tensor], update: int) -> Agent:
-        """An agent with a copy of a learner's weights."""
-        return self._agents_from(learner_tensors, update)[0]
-
-    def _agents_from(self, tensors: Mapping[str, Tensor], update: int) -> list[Agent]:
-        models = self.new_models()
-        for seat, model in enumerate(models):
-            model.load_state_dict(_with_prefix(tensors, f"{seat}.model."))
         return self._new_agents(models, update)
 
     def _new_agents(self, models: Sequence[Model], update: int) -> list[Agent]:
@@ -165,7 +142,7 @@ class Run(RunFolder):
         if not self.checkpoints.all():
             return {}
         path = self.checkpoints.latest()
-        state = read_state(path)
+        state = read_content(path).state
         require_state(path, state)
         return state
 
@@ -236,7 +213,8 @@ def new_models(game: Game, config: RunConfig) -> list[Model]:
     return [make_model(one.model, shape, actions, one.seed) for one in config.learner_settings]
 
 
-def _with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin with a prefix, named without it."""
     return {n.removeprefix(prefix): tensor for n, tensor in tensors.items() if n.startswith(prefix)}
 
 

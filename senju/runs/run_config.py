@@ -12,8 +12,8 @@ from senju.algorithms import ALGORITHMS
 from senju.algorithms.learner import Demands
 from senju.algorithms.learner_runner import LearnerSettings
 from senju.backends import BACKENDS
+from senju.backends.options import GameEndOptions
 from senju.backends.plan import Plan, PolicyPlan
-from senju.collect.resignation import Resignation
 from senju.collect.seating import Seating
 from senju.collect.shard import count_shards
 from senju.config import Part, Settings, merged, read_yaml, validated
@@ -26,7 +26,7 @@ from senju.models import MODELS
 from senju.opponents.pool import OpponentsConfig
 from senju.opponents.table import OpponentSpec, TableSettings
 from senju.registry import Registry
-from senju.runs.parallel_options import Learners, RunParallelOptions
+from senju.runs.parallel_options import LearnerKind, RunParallelOptions
 from senju.runs.presets import preset, preset_for
 from senju.runs.seats import SeatConfig, demands_of, policies_of, resolved_part, settings_of_seats
 from senju.trust import require_trust
@@ -49,7 +49,7 @@ AlgorithmPart = Annotated[Settings, _resolver(ALGORITHMS)]
 BackendPart = Annotated[Settings, _resolver(BACKENDS)]
 
 
-class CollectConfig(Part):
+class CollectConfig(GameEndOptions):
     """How games are grouped and how far they are played between updates."""
 
     num_games: int = Field(256, ge=1, le=MOST_GAMES, description="Games played at once.")
@@ -69,15 +69,6 @@ class CollectConfig(Part):
     )
     max_lag: int = Field(
         1, ge=1, le=64, description="In async mode: how many versions old the weights that act may be."
-    )
-    max_game_length: int = Field(
-        0, ge=0, le=2**31, description="Steps after which a game is cut (truncated); 0: never."
-    )
-    resign_below: float = Field(
-        0.0, ge=0, le=1, description="A mover gives up where its value is below minus this; 0: never."
-    )
-    resign_exempt: float = Field(
-        0.1, ge=0, le=1, description="Share of the games that are played to the end all the same."
     )
 
     @model_validator(mode="after")
@@ -119,7 +110,7 @@ class RunConfig(Part):
     opponents: OpponentsConfig = OpponentsConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     seats: dict[str, SeatConfig] = Field({}, description="Seat by seat, what is different there.")
-    learners: Learners = Field(
+    learners: LearnerKind = Field(
         "auto", description="How agents are trained: one by one (sequential), in processes, or stacked."
     )
     attention: Literal["equal", "adaptive"] = Field(
@@ -143,11 +134,6 @@ class RunConfig(Part):
         """Decisions in one batch of rollouts."""
         acting = make_game(**self.game).num_acting
         return self.collect.num_games * self.collect.rollout_steps * acting
-
-    @property
-    def decisions_per_seat(self) -> int:
-        """Decisions of one seat in a batch, where all seats act at once."""
-        return self.collect.num_games * self.collect.rollout_steps
 
     @property
     def total_updates(self) -> int:
@@ -197,7 +183,7 @@ class RunConfig(Part):
             whole_games=collect.whole_games,
             max_lag=collect.max_lag if collect.mode == "async" else 0,
             max_game_length=collect.max_game_length,
-            resignation=Resignation(collect.resign_below, collect.resign_exempt),
+            resignation=collect.resignation,
         )
 
     @property
@@ -205,7 +191,8 @@ class RunConfig(Part):
         if not self.is_independent:
             return policies_of(self.learner_settings, self.decisions_per_update, turns_ahead=0)
         turns_ahead = self.parallel.epochs_ahead if self.collect.mode == "async" else 0
-        return policies_of(self.learner_settings, self.decisions_per_seat, turns_ahead)
+        decisions_per_seat = self.collect.num_games * self.collect.rollout_steps
+        return policies_of(self.learner_settings, decisions_per_seat, turns_ahead)
 
     @model_validator(mode="after")
     def _parts_fit_each_other(self) -> "RunConfig":

@@ -1,7 +1,9 @@
 """A run's folder, read without running any code that the run names."""
 
 import os
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -11,7 +13,15 @@ from senju.arguments import as_path
 from senju.backends.reproduction import FAILED_SHARDS
 from senju.config import Part, Settings, read_yaml, validated
 from senju.errors import RunFolderError
-from senju.files import UNFINISHED, describe_os_error, find_link, link_error
+from senju.files import (
+    UNFINISHED,
+    describe_os_error,
+    encoded,
+    find_link,
+    link_error,
+    make_folder,
+    replace_durably,
+)
 from senju.games import GAMES, make_game
 from senju.runs.checkpoint import CheckpointFolder
 from senju.runs.metrics import METRICS, TENSORBOARD, Record, records_of
@@ -104,6 +114,41 @@ class RunFolder:
             "episodes": self.episodes[-1:],
             "set_aside": shards_set_aside(self.path),
         }
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[None]:
+    """Make the folder of a new run, or of several; an error inside the block removes it again.
+
+    An existing one is never written over.
+    """
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        path.mkdir(parents=True)
+        try:
+            yield
+        except BaseException:
+            shutil.rmtree(path, ignore_errors=True)
+            with suppress(OSError):  # another program has put something there
+                for parent in missing[1:]:
+                    parent.rmdir()
+            raise
+    except FileExistsError:
+        is_known = (path / CONFIG).exists() or any(path.glob(f"agent_*/{CONFIG}"))
+        hint = f"go on with --resume {path}" if is_known else "it holds something else"
+        raise RunFolderError(f"{path} exists already; {hint}, or choose another --run") from None
+    except OSError as error:
+        raise RunFolderError(f"cannot make the run folder {path}: {describe_os_error(error)}") from error
+
+
+def write_file(folder: Path, name: str, content: str | bytes) -> None:
+    """Replace a file in the folder of a run, or of several, whole."""
+    path = folder / name
+    try:
+        make_folder(path.parent, folder)
+        replace_durably(path, encoded(content) if isinstance(content, str) else content, folder)
+    except OSError as error:
+        raise RunFolderError(f"cannot write {path}: {describe_os_error(error)}") from error
 
 
 def refuse_links(folder: Path, names: Iterable[str]) -> None:

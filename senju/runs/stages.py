@@ -1,5 +1,6 @@
 """Where the time goes: stages in groups, what bounds a run, and what would make it faster."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -52,12 +53,8 @@ class Setting(NamedTuple):
         most = min(self.cores, self.num_shards)
         if self.mode == "async":
             return most
-        rounds = _divided_up(self.num_shards, most)
-        return _divided_up(self.num_shards, rounds)
-
-
-def _divided_up(number: int, divisor: int) -> int:
-    return -(-number // divisor)
+        rounds = math.ceil(self.num_shards / most)
+        return math.ceil(self.num_shards / rounds)
 
 
 def share_of_groups(stages: Mapping[str, float]) -> dict[str, float]:

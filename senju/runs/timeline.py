@@ -123,41 +123,33 @@ def tracks_of(spans: Iterable[Span]) -> list[str]:
 PROCESS = 1
 
 
+def _event(phase: str, name: str, track: int = 0, **fields: Any) -> dict[str, Any]:
+    return {"name": name, "ph": phase, "pid": PROCESS, "tid": track + 1, **fields}
+
+
 def _microseconds(time: float, origin: float) -> int:
     return round((time - origin) * 1e6)
 
 
 def _names(tracks: Sequence[str]) -> list[dict[str, Any]]:
-    events = [_metadata("process_name", 0, {"name": "senju"})]
+    events = [_event("M", "process_name", args={"name": "senju"})]
     for index, track in enumerate(tracks):
-        events.append(_metadata("thread_name", index, {"name": track}))
-        events.append(_metadata("thread_sort_index", index, {"sort_index": index}))
+        events.append(_event("M", "thread_name", index, args={"name": track}))
+        events.append(_event("M", "thread_sort_index", index, args={"sort_index": index}))
     return events
 
 
-def _metadata(name: str, track: int, args: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "ph": "M", "pid": PROCESS, "tid": track + 1, "args": args}
-
-
 def _complete(span: Span, track: int, origin: float) -> dict[str, Any]:
+    name = f"shard {span.details['shard']}" if "shard" in span.details else span.name
     began, colour = _microseconds(span.began, origin), SPAN_STYLES.get(span.name, OTHER).trace_colour
-    return {
-        "name": f"shard {span.details['shard']}" if "shard" in span.details else span.name,
-        "cat": span.name,
-        "ph": "X",
-        "ts": began,
-        "dur": max(_microseconds(span.ended, origin) - began, 0),
-        "pid": PROCESS,
-        "tid": track + 1,
-        "args": span.details,
-        **({"cname": colour} if colour else {}),
-    }
+    duration = max(_microseconds(span.ended, origin) - began, 0)
+    event = _event("X", name, track, cat=span.name, ts=began, dur=duration, args=span.details)
+    return event | {"cname": colour} if colour else event
 
 
 def _instant(mark: TimelineMark, origin: float) -> dict[str, Any]:
-    time = _microseconds(mark.time, origin)
     # scope g: a line through all tracks
-    return {"name": mark.message, "cat": "mark", "ph": "i", "ts": time, "pid": PROCESS, "tid": 1, "s": "g"}
+    return _event("i", mark.message, cat="mark", ts=_microseconds(mark.time, origin), s="g")
 
 
 # The picture's measures, in pixels.
@@ -213,7 +205,7 @@ def timeline_svg(timeline: Timeline, seconds: float | None = None, updates: int 
     """A picture of the last `seconds`, or else of the last `updates` of the learner."""
     spans = timeline.spans()
     if not spans:
-        return _empty_picture()
+        return "\n".join([*_head(64), _text(LEFT, 36, "nothing recorded yet"), "</svg>"])
     window = _window(spans, seconds, updates)
     tracks = tracks_of(spans)
     shown = sorted(filter(window.shows, spans), key=lambda span: (span.began, -span.ended))
@@ -334,10 +326,6 @@ def _legend(spans: Sequence[Span], has_marks: bool, y: float) -> tuple[list[str]
         parts.append(_text(x + 17, y, label))
         x += width
     return parts, y - first + LEGEND_LINE
-
-
-def _empty_picture() -> str:
-    return "\n".join([*_head(64), _text(LEFT, 36, "nothing recorded yet"), "</svg>"])
 
 
 def _head(height: float) -> list[str]:

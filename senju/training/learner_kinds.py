@@ -23,7 +23,7 @@ def _new_runner(config: RunConfig, game: Game) -> LearnerRunner:
     if config.learners == "processes":
         return LearnerProcesses(
             settings,
-            num_processes=config.parallel.num_learners,
+            num_processes=config.parallel.num_learners or None,
             is_free_running=config.collect.mode == "async",
             learner_timeout=config.parallel.learner_timeout,
         )

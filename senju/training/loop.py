@@ -45,12 +45,11 @@ class Loop:
         self._new_opponents: dict[int, Weights] = {}  # to be published next
         settings = backend or config.backend
         self.backend = BACKENDS.get(settings["name"])(BACKENDS.configure(settings))
-        self.plan, self.pool, self.fixed = plan or config.plan, None, ()
+        self.plan = plan or config.plan
+        self.pool: OpponentPool | None = None
+        self.fixed: Sequence[FixedOpponent] = ()
         if config.has_opponents:
             self._seat_opponents(fixed)
-
-    pool: OpponentPool | None
-    fixed: Sequence[FixedOpponent]
 
     def _seat_opponents(self, fixed: Sequence[FixedOpponent] | None) -> None:
         config = self.config.opponents

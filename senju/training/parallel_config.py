@@ -10,16 +10,14 @@ from torch import nn
 from senju.arguments import as_path
 from senju.backends import BACKENDS
 from senju.backends.backend import Backend
+from senju.backends.options import GameEndOptions, WorkerOptions
 from senju.backends.plan import Plan, PolicyPlan
-from senju.collect.resignation import Resignation
-from senju.config import MOST_SECONDS, Part, Settings, Share, read_yaml, shown, validated
+from senju.config import MOST_SECONDS, Settings, Share, read_yaml, shown, validated
 from senju.errors import ConfigError
 from senju.games import make_game
-from senju.machine import available_cores
 from senju.registry import Registry
+from senju.runs.seats import resolved_part
 from senju.trust import require_trust
-
-Limit = Annotated[int, Field(ge=0, le=2**31)]  # 0: none
 
 
 class SettingWarning(UserWarning):
@@ -38,26 +36,18 @@ def _backend_part(part: Any) -> Any:
     return named
 
 
-class ParallelConfig(Part):
+class ParallelConfig(GameEndOptions, WorkerOptions):
     """Settings of a ParallelManager."""
 
-    num_workers: int = Field(
-        0, ge=0, le=4096, description="Workers, each with its own games; 0: one per core."
-    )
     games_per_worker: int = Field(64, ge=1, le=2**20, description="Games per worker, evaluated as one batch.")
-    max_game_length: Limit = Field(0, description="Steps after which a game is cut (truncated); 0: never.")
-    resign_below: Share = Field(
-        0.0, description="A player resigns when its value is below minus this; 0: never."
-    )
-    resign_exempt: Share = Field(0.1, description="Share of the games that are always played to the end.")
     experience_batch_size: int = Field(
         2048, ge=1, le=2**26, description="Decisions in a worker's batch; fewer where seats sit out."
     )
     model_sync_interval: int = Field(
         1, ge=1, le=2**31, description="`sync_model_to_workers` sends the weights with every n-th call."
     )
-    worker_reset_interval: Limit = Field(
-        0, description="Batches after which a worker is replaced by a fresh one; 0: never."
+    worker_reset_interval: int = Field(
+        0, ge=0, le=2**31, description="Batches after which a worker is replaced by a fresh one; 0: never."
     )
     timeout: Annotated[float, Field(ge=0, le=MOST_SECONDS)] | None = Field(
         None, description="Seconds after which `collect_experiences` returns with less; none: it waits."
@@ -88,15 +78,14 @@ def resolved(config: ParallelConfig | Mapping[str, Any] | str | os.PathLike[str]
         raise ConfigError(
             f"config={shown(config)}: expected settings, a ParallelConfig or a YAML file's path"
         )
-    return config.model_copy(update={"num_workers": config.num_workers or available_cores()})
+    return config.model_copy(update={"num_workers": config.resolved_workers})
 
 
 def settings_of(registry: Registry[Any], part: Any) -> Settings:
     """A game or a model as plain settings that can be sent anywhere."""
     settings = _named(part)
     if isinstance(settings, Mapping) and "name" in settings:
-        config = registry.configure(settings)
-        return {"name": settings["name"], **config.model_dump(mode="json")}
+        return resolved_part(registry, dict(settings))
     hint = "workers make their own, and what has no name cannot be made there"
     if isinstance(part, type):
         hint = f"for this class {f'{part.__module__}:{part.__qualname__}'!r}"
@@ -129,7 +118,7 @@ def new_plan(config: ParallelConfig, game: Settings, model: Settings, seed: int)
         rollout_steps=size // step,
         max_lag=config.queue_maxsize - 1,
         max_game_length=config.max_game_length,
-        resignation=Resignation(config.resign_below, config.resign_exempt),
+        resignation=config.resignation,
     )
 
 

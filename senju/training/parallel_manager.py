@@ -34,6 +34,7 @@ from senju.errors import ConfigError, ControlError, ModelError
 from senju.games import GAMES, make_game
 from senju.models import MODELS, Model, make_model
 from senju.models.weights import WeightBlock, Weights
+from senju.runs.agent import shape_differences
 from senju.timing import add_seconds
 from senju.training.fair_lock import FairLock
 from senju.training.parallel_config import (
@@ -208,14 +209,11 @@ class ParallelManager:
             raise ModelError(
                 f"{type(model).__name__} is no network: expected one like new_model(), or its state_dict()"
             )
-        ours = {name: tuple(tensor.shape) for name, tensor in self._outgoing.state_dict().items()}
-        given = {name: tuple(np.shape(tensor)) for name, tensor in tensors.items()}
-        wrong = [name for name in {**ours, **given} if ours.get(name) != given.get(name)]
+        wrong = shape_differences(self._outgoing.state_dict(), tensors)
         if wrong:
-            name = wrong[0]
             raise ModelError(
-                f"a network unlike the workers': {name} is {_shown(given.get(name))}, expected "
-                f"{_shown(ours.get(name))} ({len(wrong)} differ); train the one that new_model() gives"
+                f"a network unlike the workers': {wrong[0]} ({len(wrong)} differ); "
+                "train the one that new_model() gives"
             )
         return tensors
 
@@ -317,7 +315,3 @@ def _require_positive(timeout: float | None, target_steps: int | None) -> None:
         raise ConfigError(f"timeout={shown(timeout)}: expected seconds, 0 to {MOST_SECONDS}; None waits")
     if target_steps is not None and not is_whole(target_steps, 1):
         raise ConfigError(f"target_steps={shown(target_steps)}: expected 1 decision or more")
-
-
-def _shown(shape: tuple[int, ...] | None) -> str:
-    return "missing" if shape is None else f"of shape {shape}"

@@ -12,14 +12,14 @@ from senju.algorithms.learner import LearnerState
 from senju.collect.shard import ShardState, new_shard_state
 from senju.errors import CheckpointError
 from senju.evaluation.opponents import FixedOpponent, specs_as_dicts
-from senju.games.game import Game
 from senju.models import make_model
 from senju.models.weights import WeightBlock, Weights
+from senju.opponents.pool import OpponentPool
 from senju.opponents.table import OpponentSpec
 from senju.runs.blobs import BlobStore
 from senju.runs.checkpoint import Checkpoint
 from senju.runs.ring_saving import RingSaver
-from senju.runs.run import Run
+from senju.runs.run import Run, with_prefix
 from senju.runs.run_socket import SOCKET
 from senju.runs.saved_state import restoring_from
 from senju.training.loop import Loop
@@ -31,7 +31,7 @@ DECIDING_PARTS = ("game", "model", "algorithm", "collect", "opponents", "seats",
 
 
 class RunPersistence:
-    """Saves a run's training loop, and restores it from the newest or from a named checkpoint."""
+    """A run's training loop: saves it, and restores it from the newest or from a named checkpoint."""
 
     def __init__(self, run: Run, checkpoint: str | None = None) -> None:
         self.run, self.config = run, run.config
@@ -39,12 +39,9 @@ class RunPersistence:
         self._store = BlobStore(run.checkpoints.blobs)
         self._savers: dict[int, RingSaver] = {}  # by the seat whose policy learns from it
         self._blobs: dict[int, str] = {}  # of opponents' weights, by the opponent's number
-
-    def new_loop(self) -> Loop:
-        """The loop that the run trains with."""
-        here = self.run.path.resolve()
+        here = run.path.resolve()
         plan = self.config.plan.model_copy(update={"folder": str(here), "sockets": (str(here / SOCKET),)})
-        return Loop(self.config, self.run.game, fixed=self._saved_fixed(), plan=plan)
+        self.loop = Loop(self.config, run.game, fixed=self._saved_fixed(), plan=plan)
 
     def _find(self) -> Path | None:
         folder = self.run.checkpoints
@@ -79,82 +76,75 @@ class RunPersistence:
         self._blobs = {int(number): name for number, name in state.get("opponents_weights", {}).items()}
         return {number: self._store.read_weights(name) for number, name in self._blobs.items()}
 
-    def note_turn(self, loop: Loop, update: int, next_save: int) -> None:
+    def note_turn(self, update: int) -> None:
         """The rollouts of an update are learned from: write them now if the next checkpoint needs them."""
-        self._savers = self._savers or self._new_savers(loop)
+        interval = self.config.checkpoint.interval
+        next_save = min(-(-update // interval) * interval, self.config.total_updates)
         for seat, saver in self._savers.items():
-            policy = loop.plan.policies[seat]
+            policy = self.loop.plan.policies[seat]
             if policy.keeps_final and next_save - update < policy.kept_turns:
                 saver.note(update - 1)
 
-    def _new_savers(self, loop: Loop) -> dict[int, RingSaver]:
+    def _new_savers(self) -> dict[int, RingSaver]:
         """For each ring that is learned from later: a replay, or rollouts that wait for it."""
-        savers = {}
+        savers, loop = {}, self.loop
         for seat, (ring, policy) in enumerate(zip(loop.backend.rings, loop.plan.policies, strict=True)):
-            prefix = f"seat_{seat}_" if loop.learner.has_agents else ""
-            if policy.keeps_final:
-                savers[seat] = RingSaver(ring, self._store, prefix)
-            elif policy.kept_turns > 1:
-                savers[seat] = RingSaver(ring, self._store, prefix, keeps_all=True)
+            if policy.keeps_final or policy.kept_turns > 1:
+                prefix = f"seat_{seat}_" if loop.learner.has_agents else ""
+                savers[seat] = RingSaver(ring, self._store, prefix, keeps_all=not policy.keeps_final)
         return savers
 
-    def save(self, loop: Loop, counters: dict[str, Any]) -> Path:
+    def save(self, counters: dict[str, Any]) -> Path:
         """Write a checkpoint."""
+        loop, update = self.loop, counters["update"]
         state = loop.learner.state()
         tensors = {f"learner.{name}": tensor for name, tensor in state.tensors.items()}
         for index, shard in enumerate(loop.backend.snapshot()):
             for name, array in shard._asdict().items():
                 tensors[f"shard.{index}.{name}"] = _as_bytes(array)
         content = {**counters, "learner": state.numbers, **self.run.identity(DECIDING_PARTS)}
-        turns = self._save_turns(loop, counters["update"])
-        content["turns"] = list(turns)
+        turns: list[str] = []
+        for seat, saver in self._savers.items():
+            turns += saver.finish(self._first_turn(seat, update), update - 1)
+        content["turns"] = turns
         if loop.pool is not None:
-            self._save_weights(loop)
+            self._save_weights(loop.pool)
             tensors["pool.totals"] = torch.from_numpy(loop.pool.totals.copy())
             content["pool"] = loop.pool.as_dict()
             content["fixed"] = specs_as_dicts(loop.fixed)
             content["opponents_weights"] = {str(number): name for number, name in self._blobs.items()}
         blobs = (*turns, *self._blobs.values())
         keep = self.config.checkpoint.keep
-        return self.run.checkpoints.save(counters["update"], Checkpoint(tensors, content, blobs), keep)
+        return self.run.checkpoints.save(update, Checkpoint(tensors, content, blobs), keep)
 
-    def _save_turns(self, loop: Loop, update: int) -> tuple[str, ...]:
-        names: list[str] = []
-        for seat, saver in self._savers.items():
-            names += saver.finish(_first_turn(loop, seat, update), update - 1)
-        return tuple(names)
-
-    def _save_weights(self, loop: Loop) -> None:
+    def _save_weights(self, pool: OpponentPool) -> None:
         """Write the weights of opponents that joined since the last checkpoint."""
-        assert loop.pool is not None
-        needed = [member.number for member in loop.pool.members if member.place >= 0]
         self._blobs = {
             number: self._blobs.get(number)
-            or self._store.write(f"opponent_{number:06d}", {"weights": loop.weights_of(number)})
-            for number in needed
+            or self._store.write(f"opponent_{number:06d}", {"weights": self.loop.weights_of(number)})
+            for number in (member.number for member in pool.members if member.place >= 0)
         }
 
-    def restore(self, loop: Loop) -> dict[str, Any] | None:
-        """Restore a checkpoint, if the run has one, and return its counters."""
+    def restore(self) -> dict[str, Any] | None:
+        """Restore a checkpoint into the started loop, if the run has one, and return its counters."""
         self.run.checkpoints.remove_unfinished()
+        self._savers = self._new_savers()
         path = self._find()
         if path is None:
             return None
         checkpoint = self.run.load(path, DECIDING_PARTS)
-        state, tensors = checkpoint.state, checkpoint.tensors
-        self._savers = self._new_savers(loop)
         with restoring_from(path):
-            self._restore_state(loop, state, tensors)
+            self._restore_state(checkpoint.state, checkpoint.tensors)
         self.run.checkpoints.set_aside_after(path)
         logger.info("resumed from %s", path.name)
-        return state
+        return checkpoint.state
 
-    def _restore_state(self, loop: Loop, state: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
+    def _restore_state(self, state: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
+        loop = self.loop
         turns = {seat: saver.load(state["turns"]) for seat, saver in self._savers.items()}
-        learner = {n.removeprefix("learner."): t for n, t in tensors.items() if n.startswith("learner.")}
-        loop.learner.load_state(LearnerState(learner, state["learner"]))
+        loop.learner.load_state(LearnerState(with_prefix(tensors, "learner."), state["learner"]))
         for seat, found in turns.items():
-            missing = set(range(_first_turn(loop, seat, state["update"]), state["update"])).difference(found)
+            missing = set(range(self._first_turn(seat, state["update"]), state["update"])).difference(found)
             if missing:
                 raise CheckpointError(
                     f"rollouts of {len(missing)} updates are missing, the first {min(missing)}"
@@ -163,32 +153,28 @@ class RunPersistence:
             weights = self._read_weights(state)
             own = {number: weights[number] for number in weights if number > len(loop.fixed)}
             loop.pool.load(state["pool"], own, tensors["pool.totals"].numpy())
-        states = [_read_shard(self.run.game, loop, tensors, index) for index in range(loop.plan.num_shards)]
+        states = [self._read_shard(tensors, index) for index in range(loop.plan.num_shards)]
         loop.backend.restore(states, turn=state["update"])
+
+    def _first_turn(self, seat: int, update: int) -> int:
+        """The oldest turn in a policy's ring that a checkpoint after this update needs."""
+        policy = self.loop.plan.policies[seat]
+        first = max(0, update - policy.kept_turns)
+        return first if policy.keeps_final else max(first, self.loop.learner.first_new_turn(seat, update))
+
+    def _read_shard(self, tensors: dict[str, torch.Tensor], index: int) -> ShardState:
+        """A shard's saved state; without `seated`, the learner sits in every seat."""
+        state = new_shard_state(self.run.game, self.loop.plan.games_per_shard)
+        for name, array in state._asdict().items():
+            key = f"shard.{index}.{name}"
+            if key in tensors or name != "seated":
+                array[:] = tensors[key].numpy().view(array.dtype).reshape(array.shape)
+        return state
 
     def close(self) -> None:
         """Wait for background writes and stop their threads."""
         for saver in self._savers.values():
             saver.close()
-
-
-def _first_turn(loop: Loop, seat: int, update: int) -> int:
-    """The oldest turn in a policy's ring that a checkpoint after this update needs."""
-    policy = loop.plan.policies[seat]
-    first = max(0, update - policy.kept_turns)
-    if not policy.keeps_final:
-        first = max(first, loop.learner.first_new_turn(seat, update))
-    return first
-
-
-def _read_shard(game: Game, loop: Loop, tensors: dict[str, torch.Tensor], index: int) -> ShardState:
-    """A shard's saved state; without `seated`, the learner sits in every seat."""
-    state = new_shard_state(game, loop.plan.games_per_shard)
-    for name, array in state._asdict().items():
-        saved = tensors.get(f"shard.{index}.{name}")
-        if saved is not None or name != "seated":
-            array[:] = tensors[f"shard.{index}.{name}"].numpy().view(array.dtype).reshape(array.shape)
-    return state
 
 
 def _as_bytes(array: NDArray[Any]) -> torch.Tensor:

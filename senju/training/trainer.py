@@ -77,7 +77,7 @@ class Trainer:
         self._clock = StageClock()
         self._stages: dict[str, float] = {}
         self._persistence = RunPersistence(run, checkpoint)
-        self.loop = self._persistence.new_loop()
+        self.loop = self._persistence.loop
         self.learner, self.backend = self.loop.learner, self.loop.backend
         self._evaluator = new_evaluator(run)
         self._trainings: dict[str, float] = {}  # number of trainings per agent, with independent agents
@@ -163,12 +163,13 @@ class Trainer:
             self.loop.publish()
         self.update = number
         self.steps += self.loop.count_steps(rollouts)
-        self._persistence.note_turn(self.loop, number, self._next_save())
-        stages = self._take_stages()
+        self._persistence.note_turn(number)
+        collecting, sample = self._monitor.after_update(number)
+        stages = {**collecting, **self.learner.take_timings(), **self._clock.take()}
+        add_seconds(self._stages, stages)
+        self._engine = sample or self._engine
         self._note_agents()
         metrics |= self._trainings
-        sample = self._monitor.after_update(self.update)
-        self._engine = sample or self._engine
         progress = self._latest = self._progress(metrics)
         record = {
             "kind": "update",
@@ -212,12 +213,6 @@ class Trainer:
             self._monitor.note(new_event(*event), self.update)
         return bool(trained)
 
-    def _take_stages(self) -> dict[str, float]:
-        collecting = self._monitor.take_timings(self.update)
-        stages = {**collecting, **self.learner.take_timings(), **self._clock.take()}
-        add_seconds(self._stages, stages)
-        return stages
-
     def _progress(self, metrics: dict[str, float]) -> TrainingProgress:
         done = self.update - self._first
         pace = (monotonic() - self._began) / done
@@ -251,39 +246,30 @@ class Trainer:
             num_shards=self.loop.plan.num_shards,
             device=self.config.device,
             mode=self.config.collect.mode,
-            is_replaying=self._is_replaying,
+            is_replaying=any(demands_of(each.algorithm).is_replaying for each in self.learner.settings),
         )
-
-    @property
-    def _is_replaying(self) -> bool:
-        """Whether a learner samples from a replay buffer."""
-        return any(demands_of(each.algorithm).is_replaying for each in self.learner.settings)
 
     def _report(self) -> dict[str, Any]:
         """Where the run stands, for other terminals; asked from another thread."""
-        latest = self._latest
-        found = {
+        latest, learner = self._latest, self.learner
+        found: dict[str, Any] = {
             "update": self.update,
             "total_updates": self.total_updates,
             "steps": self.steps,
         }
         if latest is None:
             return found
-        return found | {
+        found |= {
             "steps_per_second": latest.steps_per_second,
             "seconds_left": latest.seconds_left,
             "lag": latest.metrics["lag_max"],
             "explanation": latest.explanation,
-            **self._report_agents(latest),
         }
-
-    def _report_agents(self, latest: TrainingProgress) -> dict[str, Any]:
-        """Rewards and learners of independent agents."""
-        if not self.learner.has_agents:
-            return {}
-        names = [f"agent_{each.seat}/reward_per_game" for each in self.learner.settings]
-        learners = [status._asdict() for status in self.learner.runner.status()]
-        return {"rewards": [latest.metrics.get(name) for name in names], "learners": learners}
+        if learner.has_agents:
+            names = [f"agent_{each.seat}/reward_per_game" for each in learner.settings]
+            found["rewards"] = [latest.metrics.get(name) for name in names]
+            found["learners"] = [status._asdict() for status in learner.runner.status()]
+        return found
 
     def _evaluate(self, writer: MetricsWriter, stop: StopRequest) -> None:
         """Measure what is due."""
@@ -293,11 +279,6 @@ class Trainer:
         with self._monitor.span(self._evaluator.word, update=self.update), self._clock.stage("match"):
             self._evaluator.measure(due)
 
-    def _next_save(self) -> int:
-        """The update after which the run is saved next, should nothing stop it before."""
-        interval = self.config.checkpoint.interval
-        return min(-(-self.update // interval) * interval, self.total_updates)
-
     def _save(self) -> None:
         with self._monitor.span("checkpoint", update=self.update), self._clock.stage("checkpoint"):
             counters = {
@@ -305,12 +286,12 @@ class Trainer:
                 "steps": self.steps,
                 "seconds": self.seconds + monotonic() - self._began,
             }
-            path = self._persistence.save(self.loop, counters)
+            path = self._persistence.save(counters)
         self.listener.on_checkpoint(path.name)
 
     def _resume(self) -> None:
         """Restore the checkpoint, if the run has one; publish the weights either way."""
-        saved = self._persistence.restore(self.loop)
+        saved = self._persistence.restore()
         if saved:
             self.update, self.seconds = saved["update"], saved["seconds"]
             # 0.1.0 kept no steps

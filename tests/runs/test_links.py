@@ -23,7 +23,7 @@ from senju.runs.metrics import MetricsWriter
 from senju.runs.monitor import Monitor
 from senju.runs.run import Run
 from senju.runs.run_socket import listening
-from senju.training.multi_run.folder import open_agents
+from senju.training.multi_run.api import open_agents
 from senju.workers.boot import remove_unless_alive
 from senju.workers.role import new_event
 from tests.conftest import Train
@@ -234,7 +234,7 @@ def test_metrics_and_events_are_not_written_through_links(
     for name in ("metrics.jsonl", "events.jsonl", ".unfinished-metrics.jsonl"):
         (folder / name).symlink_to(elsewhere / "thesis.tex")
     with pytest.raises(RunFolderError, match="is a symbolic link"):
-        MetricsWriter(folder, tensorboard=False)
+        MetricsWriter(folder)
     Monitor(folder, Serial()).note(new_event("reset", "text"), update=1)
     assert "is a symbolic link" in caplog.text
     assert contents(elsewhere) == before

@@ -88,15 +88,15 @@ def test_record_without_what_its_kind_has_is_named(
 def test_writer_drops_what_will_be_computed_again(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
     file.write_text(lines(1, 2, 3, 4) + '{"kind": "upd')
-    writer = MetricsWriter(tmp_path, after_update=2, tensorboard=False)
+    writer = MetricsWriter(tmp_path, after_update=2)
     writer.write(record(3), {})
     writer.close()
     assert file.read_text() == lines(1, 2, 3)
-    assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
+    assert {path.name for path in tmp_path.iterdir()} == {"metrics.jsonl", "tensorboard"}
 
 
 def test_every_record_can_be_read_as_soon_as_it_is_written(tmp_path: Path) -> None:
-    writer = MetricsWriter(tmp_path, tensorboard=False)
+    writer = MetricsWriter(tmp_path)
     for update in (1, 2):
         writer.write(record(update), {})
         assert read_metrics(tmp_path / "metrics.jsonl")[-1] == record(update)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from senju.runs.interrupt import StopRequest
-from senju.runs.pause import PauseGate
+from senju.runs.live import PauseGate
 
 SECONDS = 60.0
 
@@ -128,7 +128,7 @@ import sys
 import threading
 
 from senju.runs.interrupt import StopRequest, stop_on_signals
-from senju.runs.pause import PauseGate
+from senju.runs.live import PauseGate
 
 gate = PauseGate()
 for _ in range(4):

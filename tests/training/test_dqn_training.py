@@ -10,7 +10,7 @@ import senju
 from senju.errors import SenjuError
 from senju.runs.agent import Agent
 from senju.runs.run import Run
-from senju.training import dqn_training
+from senju.training import api
 from senju.training.trainer import TrainingListener, TrainingProgress
 from tests.training.test_parallel_training import whole_system
 
@@ -56,7 +56,7 @@ def test_each_batch_is_whole_episodes_and_the_agent_comes_back(tmp_path: Path) -
 def test_none_means_all_cores_but_two_and_a_step_for_each_episode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, workers: int
 ) -> None:
-    monkeypatch.setattr(dqn_training, "available_cores", lambda: cores)
+    monkeypatch.setattr(api, "available_cores", lambda: cores)
     recorder = Recorder()
     train(tmp_path, 4 * workers * 3 - 1, None, listener=recorder)  # rounded up to whole batches
     config = Run(tmp_path / "run").config

@@ -20,10 +20,9 @@ from senju.errors import ConfigError, RunFolderError
 from senju.machine import available_cores
 from senju.runs.interrupt import StopRequest
 from senju.runs.run import Run
-from senju.training.multi_run.api import train_several
+from senju.training.multi_run.api import create_agents, is_of_several, open_agents, train_several
 from senju.training.multi_run.comparison import COMPARISON, compare, play_each_other, save_comparison
-from senju.training.multi_run.folder import create_agents, is_finished, is_of_several, open_agents
-from senju.training.multi_run.group import GroupListener, Trainee, seat_agents, train_agents
+from senju.training.multi_run.group import GroupListener, Trainee, is_finished, seat_agents, train_agents
 from senju.training.multi_run.shares import deal_out, on_cores, parse_devices, share_out, usable_cores
 from tests.conftest import DECISIONS_PER_UPDATE, SMALL, Train
 

@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from senju.errors import RunFolderError
 from senju.evaluation.tournament.result import TournamentResult
 from senju.evaluation.tournament.round_robin import run_tournament
 from senju.evaluation.tournament.tasks import TournamentSettings
-from senju.files import describe_os_error, encoded, replace_durably
 from senju.runs.interrupt import StopRequest
-from senju.runs.run_folder import ARENA
-from senju.training.multi_run.folder import COMPARISON
+from senju.runs.run_folder import ARENA, write_file
 from senju.training.multi_run.group import Trainee
 
+COMPARISON = "comparison.json"
 GAMES_PER_PAIR = 40
 _FEW_PAIRS = 3  # for which starting workers would take longer than the games
 
@@ -34,6 +32,8 @@ def compare(
         name: [row["strengths"][name]["score"] for row in rows if name in row["strengths"]]
         for name in opponents
     }
+    # the first in the round robin, even by a small margin
+    strongest = round_robin.names[round_robin.ranking[0]] if round_robin is not None else ""
     return {
         "run": str(folder),
         "finished": all(agent.state == "finished" for agent in agents),
@@ -41,7 +41,7 @@ def compare(
         "steps_per_second": _spread([row["steps_per_second"] for row in rows if row["seconds"]]),
         "strengths": {name: _spread(found) for name, found in scores.items()},
         "rewards": _spread([row["rewards"]["overall"] for row in rows if row["rewards"]]),
-        "strongest": _strongest(round_robin),
+        "strongest": strongest.rpartition("@")[0] or None,
         "round_robin": round_robin.as_dict() if round_robin is not None else None,
     }
 
@@ -70,14 +70,6 @@ def _describe(agent: Trainee) -> dict[str, Any]:
     return found | failure
 
 
-def _strongest(round_robin: TournamentResult | None) -> str | None:
-    """The name of the agent that is first in the round robin, even by a small margin."""
-    if round_robin is None:
-        return None
-    name, _, _ = round_robin.names[round_robin.ranking[0]].rpartition("@")
-    return name
-
-
 def _spread(values: list[float]) -> dict[str, float] | None:
     """Mean, extremes and standard deviation."""
     if not values:
@@ -96,11 +88,14 @@ def play_each_other(
 ) -> TournamentResult | None:
     """A small round robin of the agents that did not fail; None if fewer than two can play."""
     fit = [agent for agent in agents if agent.state != "failed" and agent.run.checkpoints.all()]
-    if len(fit) < 2 or stop.is_set or not _has_matches(fit[0]):
+    if len(fit) < 2 or stop.is_set:
         return None
+    game = fit[0].run.game
+    if game.num_seats != 2 or game.num_acting != 1:
+        return None  # it has no matches
     num_pairs = len(fit) * (len(fit) - 1) // 2
     return run_tournament(
-        fit[0].run.game,
+        game,
         [str(agent.run.path) for agent in fit],
         folder / ARENA,
         TournamentSettings(games=games),
@@ -110,15 +105,7 @@ def play_each_other(
     )
 
 
-def _has_matches(agent: Trainee) -> bool:
-    game = agent.run.game
-    return game.num_seats == 2 and game.num_acting == 1
-
-
 def save_comparison(folder: Path, comparison: Comparison) -> None:
     """Write it to the folder."""
     text = json.dumps(comparison, indent=2, ensure_ascii=False) + "\n"
-    try:
-        replace_durably(folder / COMPARISON, encoded(text))
-    except OSError as error:
-        raise RunFolderError(f"cannot write {folder / COMPARISON}: {describe_os_error(error)}") from error
+    write_file(folder, COMPARISON, text)

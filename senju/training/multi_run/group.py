@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from senju.runs.interrupt import StopRequest
 from senju.runs.run import Run
-from senju.training.multi_run.folder import is_finished, saved_update
 from senju.training.multi_run.run_role import RunExecutor, RunRole
 from senju.training.multi_run.shares import Cores, share_out, usable_cores
 from senju.workers.process import ProcessHandle
@@ -70,13 +69,33 @@ class GroupListener:
         """An agent finished, stopped or failed."""
 
 
+def is_finished(run: Run) -> bool:
+    """Whether all updates are trained and evaluated."""
+    update = saved_update(run)
+    if update < run.config.total_updates:
+        return False
+    if run.config.is_independent:
+        return any(record["update"] == update for record in run.episodes)
+    due = {*run.config.evaluation.opponents, *run.config.evaluation.final_opponents}
+    played = [record for record in run.evaluations if record["update"] == update]
+    return len(played) >= len(due)
+
+
+def saved_update(run: Run) -> int:
+    """The update of its newest checkpoint; 0 if there is none."""
+    saved = run.checkpoints.all()
+    return int(saved[-1].name.removeprefix("update_")) if saved else 0
+
+
 def seat_agents(runs: Sequence[Run]) -> list[Trainee]:
     """Agents for these runs; unfinished ones get an equal share of the cores each."""
     unfinished = [run for run in runs if not is_finished(run)]
     shares = dict(zip(unfinished, share_out(usable_cores(), len(unfinished)), strict=True))
-    states: dict[bool, State] = {True: "starting", False: "finished"}
     return [
-        Trainee(run, shares.get(run, ()), states[run in shares], update=saved_update(run)) for run in runs
+        Trainee(
+            run, shares.get(run, ()), "starting" if run in shares else "finished", update=saved_update(run)
+        )
+        for run in runs
     ]
 
 

@@ -1,0 +1,44 @@
+"""Options that several parts of senju share: each is declared, described and bounded here, once."""
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from senju.collect.resignation import Resignation
+from senju.config import Part, Share
+from senju.machine import available_cores
+
+
+def _none_is_zero(value: Any) -> Any:
+    return 0 if value is None else value
+
+
+Count = Annotated[int, BeforeValidator(_none_is_zero), Field(ge=0, le=4096)]  # 0 or none: automatic
+
+
+class WorkerOptions(Part):
+    """Shared by the backends, `parallel` of runs and of own worlds, and ParallelManager."""
+
+    num_workers: Count = Field(0, description="Workers that play; 0 or none: one for each core.")
+
+    @property
+    def resolved_workers(self) -> int:
+        """The number of workers, where 0 has become the number of cores."""
+        return self.num_workers or available_cores()
+
+
+class GameEndOptions(Part):
+    """When games end early; shared by `collect` of runs and by ParallelManager."""
+
+    max_game_length: int = Field(
+        0, ge=0, le=2**31, description="Steps after which a game is cut (truncated); 0: never."
+    )
+    resign_below: Share = Field(
+        0.0, description="A player resigns when its value is below minus this; 0: never."
+    )
+    resign_exempt: Share = Field(0.1, description="Share of the games that are always played to the end.")
+
+    @property
+    def resignation(self) -> Resignation:
+        """When a player resigns."""
+        return Resignation(self.resign_below, self.resign_exempt)
