@@ -13,6 +13,7 @@ from senju.cli import display
 from senju.config import merged
 from senju.runs.run import Run
 from tests.conftest import SMALL, BadSettings, Invoke, Options, Start, Train, WaitUntil, as_options
+from tests.facts import assert_mentions
 
 TENSORS = "tensors.safetensors"
 
@@ -198,7 +199,7 @@ def test_refused_settings_exit_with_2_and_leave_no_folder(
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.startswith("error: ")
-    assert bad_settings.expected in result.stderr
+    assert_mentions(result.stderr, bad_settings.expected)
     assert list(tmp_path.iterdir()) == []  # neither the run nor runs/
 
 
