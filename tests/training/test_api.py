@@ -184,7 +184,7 @@ def test_settings_that_watch_a_run_can_change_on_resume(train_small: Train) -> N
     [
         ({"evaluation": {"games": 5}}, "evaluation.games=5"),
         ({"evaluation": {"opponents": ["perfect"]}}, "tic_tac_toe.*perfect"),
-        ({"evaluation": {"oponents": []}}, "did you mean 'opponents'"),
+        ({"evaluation": {"oponents": []}}, "'evaluation.oponents'.*'opponents'"),
         ({"total_steps": -1}, "total_steps=-1"),
     ],
 )
