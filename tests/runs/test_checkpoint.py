@@ -182,7 +182,7 @@ def test_newer_format_asks_for_an_upgrade_and_names_other_checkpoints(folder: Ch
         load_checkpoint(path)
     for part in (
         f"format {FORMAT + 1}",
-        f"reads up to {FORMAT}",
+        f"up to {FORMAT}",
         "senju 9.9",
         "--checkpoint update_000000001",
     ):

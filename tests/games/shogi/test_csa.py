@@ -307,7 +307,7 @@ REFUSED = {
     "too many in hand": ("P+" + "00HI" * 3 + "\n+\n", ["2 HI"]),
     "all others on a square": ("P+59AL\n+\n", ["00AL"]),
     "unknown P": ("PX\n", ["PI, P1 to P9, P+ or P-"]),
-    "no king": ("P-51OU\n+\n", ["Black has no king"]),
+    "no king": ("P-51OU\n+\n", ["Black", "no king"]),
     "three bishops": ("P+59OU\nP-51OU22KA33UM\nP+00KA\n+\n", ["3 bishops"]),
     "stuck pawn": ("P+59OU11FU\nP-51OU\n+\n", ["Black's pawn on 1a", "never move"]),
     "king to be taken": ("P+59OU52KI\nP-51OU\n+\n%TORYO\n", ["White's king"]),
@@ -321,7 +321,7 @@ REFUSED = {
     ),
     "another piece": (HEAD + "+7776KI\n%TORYO\n", ["FU", "77", "KI"]),
     "promoted piece dropped": (HEAD + "+0055TO\n%TORYO\n", ["TO", "in hand"]),
-    "nothing in hand": (HEAD + "+0055FU\n%TORYO\n", ["ply 1", "Black has no pawn in hand"]),
+    "nothing in hand": (HEAD + "+0055FU\n%TORYO\n", ["ply 1", "Black", "no pawn"]),
     "no line": (HEAD + "+7764FU\n%TORYO\n", ["ply 1", "7g", "6d"]),
     "too far": (
         HEAD + "+7776FU\n-3334FU\n+2725FU\n%TORYO\n",
