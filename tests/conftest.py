@@ -21,6 +21,7 @@ from senju.config import Settings, merged
 from senju.runs.run import Run
 from senju.trust import STATE_VARIABLE
 from senju.workers.fork_server import ForkServerLease
+from tests.facts import Facts
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a background job; children would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -46,74 +47,86 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class BadSettings(NamedTuple):
-    """Settings that must be refused, and what the message must say."""
+    """Settings that must be refused, and the facts that the message must mention."""
 
     changes: Settings
-    expected: str
+    expected: Facts
     game: str = "tic_tac_toe"
 
 
 BAD_SETTINGS = {
-    "unknown game": BadSettings(
-        {}, "unknown game 'conect_four'; did you mean 'connect_four'?", "conect_four"
+    "unknown game": BadSettings({}, ("unknown game", "'conect_four'", "'connect_four'"), "conect_four"),
+    "missing module": BadSettings({}, ("game 'no_such:Game'", "module 'no_such'"), "no_such:Game"),
+    "not a game": BadSettings({}, ("'pathlib:Path'", "senju.games.game.Game"), "pathlib:Path"),
+    "unknown model": BadSettings({"model": {"name": "resnt"}}, ("unknown model", "'resnt'", "'resnet'")),
+    "unknown algorithm": BadSettings(
+        {"algorithm": {"name": "pppo"}}, ("unknown algorithm", "'pppo'", "'ppo'")
     ),
-    "missing module": BadSettings({}, "game 'no_such:Game': no module 'no_such' to import", "no_such:Game"),
-    "not a game": BadSettings({}, "is not a senju.games.game.Game", "pathlib:Path"),
-    "unknown model": BadSettings(
-        {"model": {"name": "resnt"}}, "unknown model 'resnt'; did you mean 'resnet'?"
+    "unknown backend": BadSettings(
+        {"backend": {"name": "seriel"}}, ("unknown backend", "'seriel'", "'serial'")
     ),
-    "unknown algorithm": BadSettings({"algorithm": {"name": "pppo"}}, "did you mean 'ppo'?"),
-    "unknown backend": BadSettings({"backend": {"name": "seriel"}}, "did you mean 'serial'?"),
-    "unknown key": BadSettings(
-        {"totl_steps": 5}, "unknown setting 'totl_steps'; did you mean 'total_steps'?"
+    "unknown key": BadSettings({"totl_steps": 5}, ("unknown setting", "'totl_steps'", "'total_steps'")),
+    "unknown inner key": BadSettings(
+        {"collect": {"num_game": 32}}, ("unknown setting", "'collect.num_game'", "'num_games'")
     ),
-    "unknown inner key": BadSettings({"collect": {"num_game": 32}}, "did you mean 'num_games'?"),
-    "unknown model key": BadSettings({"model": {"hiden": [8]}}, "unknown setting 'model.hiden'"),
-    "unknown algorithm key": BadSettings({"algorithm": {"epoch": 1}}, "did you mean 'epochs'?"),
+    "unknown model key": BadSettings({"model": {"hiden": [8]}}, ("unknown setting", "'model.hiden'")),
+    "unknown algorithm key": BadSettings(
+        {"algorithm": {"epoch": 1}}, ("unknown setting", "'algorithm.epoch'", "'epochs'")
+    ),
     "shards do not divide": BadSettings(
         {"collect": {"num_games": 10, "games_per_shard": 4}},
-        "num_games=10 does not divide into shards of 4; try 8 or 12",
+        ("num_games=10", "shards of 4", "8 or 12"),
     ),
-    "shards too large": BadSettings({"collect": {"num_games": 10, "games_per_shard": 64}}, "try 64"),
+    "shards too large": BadSettings(
+        {"collect": {"num_games": 10, "games_per_shard": 64}}, ("num_games=10", "shards of 64", "try 64")
+    ),
     "minibatch does not divide": BadSettings(
         {"algorithm": {"minibatch_size": 100}},
-        "minibatch_size=100 does not divide the batch of 256 decisions (32 games × 8 steps); try 64 or 128",
+        ("minibatch_size=100", "256 decisions", "32 games × 8 steps", "64 or 128"),
     ),
-    "minibatch too large": BadSettings({"algorithm": {"minibatch_size": 1000}}, "try 256"),
+    "minibatch too large": BadSettings(
+        {"algorithm": {"minibatch_size": 1000}}, ("minibatch_size=1000", "256 decisions", "try 256")
+    ),
     "odd games": BadSettings({"evaluation": {"games": 3}}, "evaluation.games=3"),
     "no games": BadSettings({"evaluation": {"games": 0}}, "evaluation.games=0"),
     "unknown opponent": BadSettings(
         {"evaluation": {"opponents": ["grandmaster"]}},
-        "unknown opponent 'grandmaster'; expected random, minimax:DEPTH, greedy:DEPTH, perfect, a run's",
+        ("opponent 'grandmaster'", "random", "minimax:DEPTH", "greedy:DEPTH", "perfect"),
     ),
     "unknown final opponent": BadSettings(
         {"evaluation": {"final_opponents": ["me"]}}, "unknown opponent 'me'"
     ),
     "minimax without a look": BadSettings(
-        {"evaluation": {"opponents": ["minimax:0"]}}, "a depth from 1 to 9"
+        {"evaluation": {"opponents": ["minimax:0"]}}, ("minimax:0", "minimax:DEPTH", "1 to 9")
     ),
-    "minimax too deep": BadSettings({"evaluation": {"opponents": ["minimax:13"]}}, "a depth from 1 to 9"),
-    "minimax of no depth": BadSettings({"evaluation": {"opponents": ["minimax:x"]}}, "'minimax:x': expected"),
+    "minimax too deep": BadSettings(
+        {"evaluation": {"opponents": ["minimax:13"]}}, ("minimax:13", "minimax:DEPTH", "1 to 9")
+    ),
+    "minimax of no depth": BadSettings(
+        {"evaluation": {"opponents": ["minimax:x"]}}, ("minimax:x", "minimax:DEPTH", "1 to 9")
+    ),
     "perfect elsewhere": BadSettings(
         {"evaluation": {"opponents": ["perfect"]}},
-        "tic_tac_toe has no exact solver",
+        ("tic_tac_toe", "solver", "`perfect`", "minimax:DEPTH"),
     ),
     "greedy elsewhere": BadSettings(
         {"evaluation": {"opponents": ["greedy:1"]}},
-        "tic_tac_toe has no heuristic to be greedy by; try minimax:1",
+        ("tic_tac_toe", "heuristic", "minimax:1"),
     ),
-    "greedy too deep": BadSettings({"evaluation": {"opponents": ["greedy:3"]}}, "a depth from 1 to 2"),
+    "greedy too deep": BadSettings(
+        {"evaluation": {"opponents": ["greedy:3"]}}, ("greedy:3", "greedy:DEPTH", "1 to 2")
+    ),
     "giving up too easily": BadSettings({"collect": {"resign_below": 1.1}}, "collect.resign_below=1.1"),
     "more than all exempt": BadSettings({"collect": {"resign_exempt": 2}}, "collect.resign_exempt=2"),
     "giving up where nobody wins": BadSettings(
         {"collect": {"resign_below": 0.9}, "evaluation": {"opponents": []}},
-        "resign_below=0.9 needs a zero-sum game of two seats in turn; meeting is not one; leave it at 0",
+        ("resign_below=0.9", "zero-sum", "two seats", "meeting", "0"),
         "tests.collect.toy_games:Meeting",
     ),
-    "absent GPU": BadSettings({"device": "cuda:99"}, "device='cuda:99' cannot be used here"),
-    "unknown device": BadSettings({"device": "abacus"}, "device='abacus' cannot be used here"),
-    "device without memory": BadSettings({"device": "meta"}, "device='meta' cannot be used here"),
-    "device without its module": BadSettings({"device": "hpu"}, "device='hpu' cannot be used here"),
+    "absent GPU": BadSettings({"device": "cuda:99"}, "device='cuda:99'"),
+    "unknown device": BadSettings({"device": "abacus"}, "device='abacus'"),
+    "device without memory": BadSettings({"device": "meta"}, "device='meta'"),
+    "device without its module": BadSettings({"device": "hpu"}, "device='hpu'"),
     "no steps": BadSettings({"total_steps": 0}, "total_steps=0"),
     "half a step": BadSettings({"total_steps": 1.5}, "total_steps=1.5"),
     "negative seed": BadSettings({"seed": -1}, "seed=-1"),
@@ -131,43 +144,42 @@ BAD_SETTINGS = {
     ),
     "epsilon that rises": BadSettings(
         {"algorithm": {"name": "dqn", "epsilon_start": 0.1, "epsilon_end": 0.5}},
-        "epsilon_end=0.5 is above epsilon_start=0.1: it only falls",
+        ("epsilon_end=0.5", "epsilon_start=0.1"),
     ),
     "opponents' epsilon above all": BadSettings(
         {"collect": {"seating": "opponents"}, "opponents": {"epsilon": 2}}, "opponents.epsilon=2"
     ),
     "no replay": BadSettings({"algorithm": {"name": "dqn", "replay_size": 0}}, "algorithm.replay_size=0"),
     "replay larger than memory": BadSettings(
-        {"algorithm": {"name": "dqn", "replay_size": 10**15}}, "algorithm.replay_size may be at most "
+        {"algorithm": {"name": "dqn", "replay_size": 10**15}}, ("algorithm.replay_size", str(10**15), "MiB")
     ),
     "no learning steps": BadSettings(
         {"algorithm": {"name": "dqn", "steps_per_batch": 0}}, "algorithm.steps_per_batch=0"
     ),
     "learning that never starts": BadSettings(
         {"algorithm": {"name": "dqn", "replay_size": 1000}},
-        "learning_starts=2000 is more than replay_size=1000 ever holds; lower the one or raise the other",
+        ("learning_starts=2000", "replay_size=1000"),
     ),
     "unknown key of dqn": BadSettings(
         {"algorithm": {"name": "dqn", "nstep": 2}},
-        "unknown setting 'algorithm.nstep'; did you mean 'n_step'?",
+        ("unknown setting", "'algorithm.nstep'", "'n_step'"),
     ),
     "zero opponents": BadSettings(
         {"collect": {"seating": "opponents"}, "opponents": {"snapshot_interval": 0}},
-        "collect.seating=opponents without any opponent: name some in opponents.fixed, or set "
-        "opponents.snapshot_interval to play against snapshots of its own past",
+        ("collect.seating=opponents", "opponents.fixed", "opponents.snapshot_interval"),
     ),
     "opponents without a seat": BadSettings(
         {"opponents": {"fixed": ["minimax:2"]}},
-        "opponents.fixed names 'minimax:2', and collect.seating=self_play seats the learner everywhere",
+        ("opponents.fixed", "'minimax:2'", "collect.seating=self_play"),
     ),
     "opponents in the only seat": BadSettings(
         {"collect": {"seating": "opponents"}, "evaluation": {"opponents": []}},
-        "collect.seating=opponents: bandit has one seat",
+        ("collect.seating=opponents", "bandit", "one seat"),
         "tests.collect.toy_games:Bandit",
     ),
     "unknown opponent to train against": BadSettings(
         {"collect": {"seating": "opponents"}, "opponents": {"fixed": ["random", "grandmaster"]}},
-        "unknown opponent 'grandmaster'; expected random, minimax:DEPTH, greedy:DEPTH, perfect, a run's",
+        ("opponent 'grandmaster'", "random", "minimax:DEPTH", "greedy:DEPTH", "perfect"),
     ),
     "empty pool": BadSettings(
         {"collect": {"seating": "opponents"}, "opponents": {"size": 0}}, "opponents.size=0"

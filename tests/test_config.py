@@ -1,5 +1,6 @@
 """Settings: closed parts that name the nearest known key, YAML files, `--set`, and layers."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from senju.config import Part, merged, nearest, parse_assignment, read_yaml, validated
 from senju.errors import ConfigError
+from tests.facts import Facts, mentions
 
 
 class Engine(Part):
@@ -56,25 +58,24 @@ def test_wrong_default_is_noticed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "facts"),
     [
-        ({"lenght": 3}, "unknown setting 'lenght'; did you mean 'length'?"),
-        ({"engine": {"powr": 3}}, "unknown setting 'engine.powr'; did you mean 'power'?"),
-        ({"colour": 3}, "unknown setting 'colour'; known are boats, engine, length, masts"),
-        ({"boats": {"left": {"powr": 3}}}, "unknown setting 'boats.left.powr'; did you mean 'power'?"),
-        ({"length": 400}, "length=400: input should be less than 400"),
-        ({"length": 0}, "length=0: input should be greater than 0"),
-        ({"engine": {"power": 501}}, "engine.power=501: input should be less than or equal to 500"),
-        ({"length": "long"}, "length='long': input should be a valid number"),
-        ({"engine": 5}, "engine=5: input should be a valid dictionary"),
-        ({"masts": [1, "x"]}, "masts.1='x': input should be a valid integer"),
-        ({"engine": {"fuel": "coal"}}, "fuel='coal' is not burned here; try 'wind'"),
+        ({"lenght": 3}, ("unknown setting", "'lenght'", "'length'")),
+        ({"engine": {"powr": 3}}, ("unknown setting", "'engine.powr'", "'power'")),
+        ({"colour": 3}, ("unknown setting", "'colour'", "boats, engine, length, masts")),
+        ({"boats": {"left": {"powr": 3}}}, ("unknown setting", "'boats.left.powr'", "'power'")),
+        ({"length": 400}, ("length=400", "less than 400")),
+        ({"length": 0}, ("length=0", "greater than 0")),
+        ({"engine": {"power": 501}}, ("engine.power=501", "500")),
+        ({"length": "long"}, ("length='long'", "number")),
+        ({"engine": 5}, ("engine=5", "dictionary")),
+        ({"masts": [1, "x"]}, ("masts.1='x'", "integer")),
+        ({"engine": {"fuel": "coal"}}, "fuel='coal' is not burned here; try 'wind'"),  # Engine's own words
     ],
 )
-def test_wrong_setting_says_what_is_wrong(settings: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+def test_wrong_setting_says_what_is_wrong(settings: dict[str, object], facts: Facts) -> None:
+    with pytest.raises(ConfigError, match=mentions(facts)):
         validated(Ship, settings)
-    assert str(caught.value).startswith(message)
 
 
 def test_all_wrong_settings_are_reported_at_once() -> None:
@@ -90,15 +91,17 @@ def test_place_of_a_part_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "known", "hint"),
+    ("word", "known", "named"),
     [
-        ("conect_four", ["tic_tac_toe", "connect_four"], "did you mean 'connect_four'?"),
-        ("go", ["tic_tac_toe", "connect_four"], "known are connect_four, tic_tac_toe"),
-        ("go", [], "there are none"),
+        ("conect_four", ["tic_tac_toe", "connect_four"], ["connect_four"]),
+        ("go", ["tic_tac_toe", "connect_four"], ["connect_four", "tic_tac_toe"]),
+        ("go", [], []),
     ],
 )
-def test_nearest_names_one_or_all_or_none(word: str, known: list[str], hint: str) -> None:
-    assert nearest(word, known) == hint
+def test_nearest_names_one_or_all_or_none(word: str, known: list[str], named: list[str]) -> None:
+    hint = nearest(word, known)
+    assert hint
+    assert re.findall(r"\w+_\w+", hint) == named
 
 
 @pytest.mark.parametrize(
@@ -137,7 +140,7 @@ def test_malformed_assignment_is_refused_with_the_way_to_write_it(text: str) -> 
 
 @pytest.mark.parametrize("text", ["hidden=[64,", "hidden={a: ", "a='open", "a=@b", "a=b: c: d"])
 def test_assignment_with_unreadable_value_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="cannot read the value in"):
+    with pytest.raises(ConfigError, match=mentions("value", repr(text))):
         parse_assignment(text)
 
 
@@ -154,7 +157,7 @@ def test_empty_yaml_file_sets_nothing(tmp_path: Path, content: str) -> None:
 
 
 def test_missing_yaml_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cannot read .*absent\.yaml: No such file or directory"):
+    with pytest.raises(ConfigError, match=mentions("absent.yaml", "No such file")):
         read_yaml(tmp_path / "absent.yaml")
 
 
@@ -164,21 +167,21 @@ def test_folder_in_place_of_a_yaml_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "facts"),
     [
-        (b"seed: [1, 2\n", "is not valid YAML.*line"),
-        (b"a: b: c\n", "is not valid YAML.*line 1"),
-        (b"\xff\xfe\x00", "is not valid YAML"),
-        (b"a: !!python/object/apply:os.system ['true']\n", "is not valid YAML"),
-        (b"- seed\n- 3\n", "expected settings as `key: value`, found list"),
-        (b"seed\n", "expected settings as `key: value`, found str"),
-        (b"42\n", "expected settings as `key: value`, found int"),
+        (b"seed: [1, 2\n", ("YAML", "line")),
+        (b"a: b: c\n", ("YAML", "line 1")),
+        (b"\xff\xfe\x00", "YAML"),
+        (b"a: !!python/object/apply:os.system ['true']\n", "YAML"),
+        (b"- seed\n- 3\n", ("`key: value`", "list")),
+        (b"seed\n", ("`key: value`", "str")),
+        (b"42\n", ("`key: value`", "int")),
     ],
 )
-def test_unreadable_yaml_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+def test_unreadable_yaml_is_refused(tmp_path: Path, content: bytes, facts: Facts) -> None:
     file = tmp_path / "run.yaml"
     file.write_bytes(content)
-    with pytest.raises(ConfigError, match=f"(?s)run.yaml.*{message}"):
+    with pytest.raises(ConfigError, match=mentions("run.yaml", facts)):
         read_yaml(file)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from senju.config import merged, parse_assignment, read_yaml
 from senju.errors import ConfigError
 from senju.safe_yaml import MOST_BYTES, MOST_DEPTH, MOST_DIGITS, MOST_NODES, load_yaml
+from tests.facts import mentions
 
 
 def _laughs(levels: int, join: str) -> str:
@@ -95,7 +96,7 @@ def test_file_with_too_much_or_no_setting_is_refused(tmp_path: Path, name: str) 
 @pytest.mark.parametrize("name", [*TOO_MUCH, *NO_SETTING])
 def test_assignment_of_too_much_or_no_setting_is_refused(name: str) -> None:
     value = TOO_MUCH[name] if name in TOO_MUCH else NO_SETTING[name]
-    with pytest.raises(ConfigError, match="cannot read the value") as caught:
+    with pytest.raises(ConfigError, match=mentions("value", "a.b")) as caught:
         merged(parse_assignment(f"a.b={value}"))
     assert len(str(caught.value)) < 1000
 
@@ -125,7 +126,7 @@ def test_assignment_to_an_impossible_path_is_refused(text: str) -> None:
 def test_file_that_is_not_utf_8_text_is_refused(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "run.yaml"
     file.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"run\.yaml is not valid YAML"):
+    with pytest.raises(ConfigError, match=mentions("run.yaml", "YAML")):
         read_yaml(file)
 
 

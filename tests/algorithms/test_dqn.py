@@ -13,6 +13,7 @@ from senju.algorithms.masked_categorical import unpack_legal_bits
 from senju.collect.exploration import Acting
 from senju.errors import ConfigError, ModelError
 from tests.algorithms.hand_dqn import Cut, GeneralPositions, HandDQN, gradients_taken
+from tests.facts import mentions
 
 NETWORK = [0.5, 0.1, 0.9, 7.0]  # three logits and a value; action 2 is the best
 TARGET = [0.2, 0.8, 0.4, 0.3]  # action 1 is; the mean of the logits is 1.4 / 3
@@ -248,7 +249,7 @@ def test_learning_starts_with_a_full_replay_though_some_of_it_is_others() -> Non
 
 def test_replay_that_forgets_before_an_outcome_is_known_is_refused() -> None:
     hand = HandDQN(num_steps=2, kept=1)
-    with pytest.raises(ConfigError, match=r"none of the decisions.*raise algorithm.replay_size or collect"):
+    with pytest.raises(ConfigError, match=mentions("none of the", "algorithm.replay_size")):
         hand.learn([0, 1], [0, 1])
 
 
@@ -302,7 +303,7 @@ def test_learning_rate_falls_as_scheduled() -> None:
 def test_divergence_is_refused(is_prioritised: bool) -> None:
     hand = HandDQN(4, prioritised=is_prioritised)
     hand.know(2, [math.inf] * 4, [math.inf] * 4)
-    with pytest.raises(ModelError, match="training has diverged; try a smaller learning_rate"):
+    with pytest.raises(ModelError, match=mentions("diverged", "learning_rate")):
         hand.learn(*GAME, terminated=[3])
 
 

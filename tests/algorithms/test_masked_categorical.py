@@ -150,7 +150,7 @@ def test_nan_among_the_legal_logits_is_not_hidden() -> None:
 def test_rows_without_a_legal_action_are_named() -> None:
     legal = torch.ones(30, 4, dtype=torch.bool)
     legal[[3, 7]] = False
-    with pytest.raises(NoLegalActionError, match=r"no legal action in rows \[3, 7\]$"):
+    with pytest.raises(NoLegalActionError, match=r"rows \[3, 7\]$"):
         MaskedCategorical(torch.zeros(30, 4), legal)
     with pytest.raises(NoLegalActionError, match=r"rows \[0, 1, 2, 3, 4, 5, 6, 7, 8, 9\] …$"):
         MaskedCategorical(torch.zeros(30, 4), torch.zeros(30, 4, dtype=torch.bool))

@@ -30,6 +30,7 @@ from senju.opponents.table import OpponentSpec, TableSettings
 from tests.backends.common import changed, new_plan
 from tests.collect.made_slots import self_play_slot, some_rows
 from tests.collect.toy_games import Bandit, GeneralSumRace, Nim
+from tests.facts import mentions
 
 SMALL_MLP = {"name": "mlp", "hidden": [16]}
 SMALL_RESNET = {"name": "resnet", "channels": 8, "blocks": 1, "head_width": 16}
@@ -425,7 +426,7 @@ def test_rollouts_too_short_to_know_any_outcome_are_refused() -> None:
     """After one step of a general-sum game by turns, nobody knows yet what the move was worth."""
     plan = plan_of(f"tests.collect.toy_games:{GeneralSumRace.__name__}", rollout_steps=1)
     (batch,) = collected(plan, 1)
-    with pytest.raises(ConfigError, match=r"none of the 32 decisions has a known outcome.*rollout_steps"):
+    with pytest.raises(ConfigError, match=mentions("32 decisions", "outcome", "rollout_steps")):
         new_learner(plan).update(batch)
 
 
@@ -433,7 +434,7 @@ def test_nan_weights_are_refused() -> None:
     learner = chooser()
     with torch.no_grad():
         next(learner.model.parameters()).fill_(math.nan)
-    with pytest.raises(ModelError, match="not finite; training has diverged"):
+    with pytest.raises(ModelError, match=mentions("not finite", "diverged")):
         learner.update(choices([1.0, 0.0, 0.5]))
 
 
@@ -441,7 +442,7 @@ def test_nan_weights_are_refused() -> None:
 def test_nan_advantage_is_refused(normalise: bool) -> None:
     learner = chooser(normalise_advantages=normalise)
     before = learner.weights().tobytes()
-    with pytest.raises(ModelError, match="PPO's loss is not finite: a reward or a value is not"):
+    with pytest.raises(ModelError, match=mentions("PPO's loss", "not finite")):
         learner.update(choices([1.0, math.nan, 0.5]))
     assert learner.weights().tobytes() == before, "what was learned before is not lost"
 

@@ -22,6 +22,7 @@ from senju.algorithms.ppo_loss import (
 )
 from senju.errors import ModelError, NoLegalActionError
 from senju.kernels import pack_legal
+from tests.facts import mentions
 
 both = pytest.mark.parametrize("judge", [compiled_loss, reference_loss])
 
@@ -331,9 +332,7 @@ def test_reported_loss_adds_up_to_the_one_minimised() -> None:
 def test_nan_logits_are_refused(judge: LossFunction) -> None:
     problem = random_problem(70)
     problem.logits[4, int(problem.batch.actions[4])] = math.nan
-    with pytest.raises(
-        ModelError, match="sample 4: the policy's logits are not finite; training has diverged"
-    ):
+    with pytest.raises(ModelError, match=mentions("sample 4", "logits", "not finite", "diverged")):
         run(judge, problem)
 
 
@@ -341,7 +340,7 @@ def test_nan_logits_are_refused(judge: LossFunction) -> None:
 def test_empty_mask_is_refused(judge: LossFunction) -> None:
     problem = random_problem(70)
     problem.batch.legal[9] = 0
-    with pytest.raises(NoLegalActionError, match=r"sample 9: the legal mask is empty|rows \[9\]"):
+    with pytest.raises(NoLegalActionError, match=r"sample 9\b.*mask|rows \[9\]"):
         run(judge, problem)
 
 
@@ -352,7 +351,7 @@ def test_action_that_is_illegal_in_its_own_mask_is_refused(judge: LossFunction, 
     action = int((~unpack_legal_bits(problem.batch.legal[5], 70)).nonzero()[0])
     problem.batch.actions[5] = action
     problem.logits[5, action] = illegal_logit
-    with pytest.raises(ModelError, match=f"sample 5: action {action} is not legal in its own mask"):
+    with pytest.raises(ModelError, match=mentions("sample 5", f"action {action}", "not legal")):
         run(judge, problem)
 
 
@@ -361,7 +360,7 @@ def test_action_that_is_illegal_in_its_own_mask_is_refused(judge: LossFunction, 
 def test_loss_that_is_not_finite_is_refused(judge: LossFunction, column: str) -> None:
     problem = random_problem(7)
     getattr(problem.batch, column)[2] = math.nan
-    with pytest.raises(ModelError, match="PPO's loss is not finite"):
+    with pytest.raises(ModelError, match=mentions("PPO's loss", "not finite")):
         run(judge, problem)
 
 

@@ -20,6 +20,7 @@ from tests.algorithms.chi_squared import fits
 from tests.algorithms.hand_ring import At, HandRing, drawn
 from tests.collect.toy_games import Race
 from tests.collect.toy_models import ReadsObservation
+from tests.facts import mentions
 
 SPARSE = RingShape(num_shards=3, num_steps=6, num_rows=4, kept=3, ahead=1, keeps_final=True)
 
@@ -216,13 +217,13 @@ def test_rebuilding_forgets_what_was_there_before() -> None:
 def test_priorities_of_other_rollouts_are_refused() -> None:
     replay = sparse_replay(Priorities())
     state = replay.state()
-    with pytest.raises(CheckpointError, match="do not belong together"):
+    with pytest.raises(CheckpointError, match="belong together"):
         replay.load_state(state | {"weights": np.roll(state["weights"], 1)})
     with pytest.raises(CheckpointError, match=f"in {replay._linker.num_frames - 1} places"):
         replay.load_state(state | {"weights": state["weights"][1:]})
-    with pytest.raises(CheckpointError, match="has no priorities, expected largest and weights"):
+    with pytest.raises(CheckpointError, match=mentions("no priorities", "largest and weights")):
         replay.load_state({})
-    with pytest.raises(CheckpointError, match="has largest and weights, expected none"):
+    with pytest.raises(CheckpointError, match=mentions("largest and weights", "expected none")):
         sparse_replay().load_state(state)
 
 
@@ -317,11 +318,11 @@ def test_observations_keep_their_shape_and_type() -> None:
 def test_nothing_ready_says_so() -> None:
     ring = HandRing(RingShape(1, 2, 1))
     replay = Replay(ring.ring, 0, 1, 1.0, is_zero_sum=True)
-    with pytest.raises(ConfigError, match="nothing to learn from yet"):
+    with pytest.raises(ConfigError, match="nothing to learn"):
         replay.sample(1, 0)
     replay.add([])
     replay.add([ring.play(0, [0, 1])])
-    with pytest.raises(ConfigError, match="nothing to learn from yet"):
+    with pytest.raises(ConfigError, match="nothing to learn"):
         replay.sample(1, 0)
 
 
@@ -331,11 +332,9 @@ def test_kept_rollout_that_is_written_over_is_a_bug_that_is_told() -> None:
     first = ring.play(0, [0], terminated=[0])
     replay.add([first])
     ring.ring.open(0, 2)  # in the place of turn 0
-    with pytest.raises(WorkerError, match=r"place 0 of shard 0, where turn 0 is kept and the seal is -3\b"):
+    with pytest.raises(WorkerError, match=mentions("place 0", "shard 0", "turn 0", "-3")):
         replay.sample(8, 0)
-    with pytest.raises(
-        WorkerError, match="shard 0, turn 0: expected its place to have the seal 1 and found -3"
-    ):
+    with pytest.raises(WorkerError, match=mentions("shard 0", "turn 0", "1", "-3")):
         replay.add([first])
 
 
@@ -377,12 +376,12 @@ def test_errors_that_are_not_finite_are_refused() -> None:
     _, replay = one_step_games(4, Priorities())
     before = replay.state()["weights"].tobytes()
     for wrong in (np.nan, np.inf):
-        with pytest.raises(ModelError, match="1 of 2 errors are not finite"):
+        with pytest.raises(ModelError, match=mentions("1 of 2 errors", "not finite")):
             replay.learn_priorities(np.arange(2), np.array([0.5, wrong], np.float32))
     assert replay.state()["weights"].tobytes() == before
 
 
 @pytest.mark.parametrize("wrong", [{"smallest": 0.0}, {"exponent": -0.1}, {"smallest": float("nan")}])
 def test_priorities_that_would_never_be_drawn_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match="expected an exponent of 0 or more"):
+    with pytest.raises(ConfigError, match=mentions("exponent", "0 or more")):
         Priorities(**wrong)

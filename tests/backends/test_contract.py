@@ -22,6 +22,7 @@ from tests.backends.common import (
     weights_of,
     workers_of,
 )
+from tests.facts import assert_mentions, mentions
 
 BACKENDS = {"serial": {}, "threads": {"num_workers": 2}, "processes": {"num_workers": 2}}
 POOLS = ["threads", "processes"]
@@ -225,7 +226,7 @@ def test_status_counts_workers_and_slots(pool: Backend) -> None:
 
 def test_unknown_worker_is_refused(pool: Backend) -> None:
     for act in (pool.team.pause, pool.team.resume, pool.team.reset):
-        with pytest.raises(ConfigError, match=r"there is no worker 7; workers are \[0, 1\]"):
+        with pytest.raises(ConfigError, match=mentions("worker 7", "[0, 1]")):
             act([1, 7])
     assert {worker.state for worker in workers_of(pool)} == {"waiting"}, "nothing was done"
 
@@ -252,7 +253,7 @@ def test_restoring_waits_for_rollouts_under_way_and_forgets_them(pool: Backend) 
 def test_more_workers_than_shards_are_not_started(caplog: pytest.LogCaptureFixture) -> None:
     with started(PLAN, "threads", num_workers=9) as backend:
         assert len(workers_of(backend)) == 3
-    assert "3 of 9 workers are started: there are no more shards" in caplog.text
+    assert_mentions(caplog.text, "3 of 9 workers", "no more shards")
 
 
 @pytest.mark.parametrize("name", BACKENDS)
@@ -294,9 +295,8 @@ def test_closed_backend_says_so_and_keeps_nobody_waiting() -> None:
         waiting.start()
         backend.close()
         waiting.join(timeout=60)
-        assert [str(error) for error in raised] == [
-            "the workers were stopped; start another backend to go on"
-        ]
+        (error,) = raised
+        assert_mentions(str(error), "stopped", "another backend")
         for act in (
             backend.collect,
             backend.team.pause,

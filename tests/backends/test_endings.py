@@ -64,9 +64,7 @@ def test_game_that_forks_and_returns_twice_is_refused(tmp_path: Path, name: str)
     plan, pid = trapped(tmp_path), os.getpid()
     with started(plan, name, **({} if name == "serial" else STRICT)) as backend:
         order(plan, "fork", shard=1, at=1)
-        with pytest.raises(
-            WorkerError, match=r"os\.fork\(\) in process \d+, and the child, process \d+, returned"
-        ):
+        with pytest.raises(WorkerError, match=r"os\.fork\(\) .*process \d+.* child, process \d+, .*returned"):
             backend.collect()
     assert os.getpid() == pid
     assert was_sprung(plan)

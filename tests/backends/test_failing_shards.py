@@ -21,6 +21,7 @@ from tests.backends.common import (
     weights_of,
 )
 from tests.backends.trap_games import call_off, order, trap_plan
+from tests.facts import assert_mentions, mentions
 
 TURNS = 5
 
@@ -54,13 +55,9 @@ def test_message_of_a_shard_set_aside_says_what_to_do(tmp_path: Path) -> None:
         backend.collect()
         [message] = gather_events(backend, "set_aside")
     path = tmp_path / "failed-shards" / "shard-1-rollout-0-version-0.safetensors"
-    assert message.startswith(
-        "shard 1 failed 1 times and is set aside; the last time: "
-        "worker 0, shard 1 (rows 2 to 3), rollout 0, seed 8: RuntimeError: the trap is sprung\nTraceback"
-    )
-    assert message.endswith(
-        f"Run it alone with: senju reproduce {path}\nTraining goes on with 2 of 3 shards."
-    )
+    where = ("worker 0", "shard 1 (rows 2 to 3)", "rollout 0", "seed 8")
+    assert_mentions(message, "1 times", where, "RuntimeError: the trap is sprung", "Traceback")
+    assert_mentions(message, f"senju reproduce {path}", "2 of 3 shards")
 
 
 def test_reproduction_that_cannot_be_written_is_said_and_stops_nothing(tmp_path: Path) -> None:
@@ -81,9 +78,7 @@ def test_failing_shard_stops_the_run_where_that_is_asked_for(tmp_path: Path) -> 
         order(plan, "raise", shard=1, at=5, always=True)
         backend.collect()
         for _ in range(2):  # it does not go away
-            with pytest.raises(
-                WorkerError, match=r"(?s)shard 1 failed 1 times.*failing_shard=set_aside would"
-            ):
+            with pytest.raises(WorkerError, match=mentions("shard 1", "1 times", "failing_shard=set_aside")):
                 backend.collect()
 
 
@@ -100,7 +95,7 @@ def test_processes_go_on_without_shards_that_kill_them_until_none_is_left(tmp_pa
         assert backend.status().set_aside == (0, 2)
         assert len(gather_events(backend, "set_aside")) == 2
         order(plan, "raise", shard=1, at=9, always=True)
-        with pytest.raises(WorkerError, match=r"(?s)shard 1 failed 1 times.*No shard is left to play"):
+        with pytest.raises(WorkerError, match=mentions("shard 1", "1 times", "No shard")):
             backend.collect()
     assert len(list((tmp_path / "failed-shards").iterdir())) == 3
 

@@ -20,6 +20,7 @@ from tests.backends.common import (
     workers_of,
 )
 from tests.backends.trap_games import trap_plan
+from tests.facts import assert_mentions
 
 
 @pytest.mark.slow
@@ -34,14 +35,13 @@ def test_fewer_workers_where_no_more_can_be_had_and_none_at_last(
             backend.team.resize(3)
             found += play(backend, plan, 2, first=1)
             wait_for_workers(backend, 1)
-            assert [message.rpartition("; ")[2] for message in gather_events(backend, "fewer_workers")] == [
-                "going on with 2 of 3 workers",
-                "going on with 1 of 3 workers",
-            ]
+            first, second = gather_events(backend, "fewer_workers")
+            assert_mentions(first, "2 of 3 workers")
+            assert_mentions(second, "1 of 3 workers")
             os.kill(pid_of(backend, 0), signal.SIGKILL)
             found += play(backend, plan, 3, first=2)
             [message] = gather_events(backend, "sequential")
-            assert "worker 0 cannot be started: [Errno 2] No such file" in message
+            assert_mentions(message, "worker 0", "[Errno 2] No such file")
             assert [worker.pid for worker in workers_of(backend)] == [None]
             backend.team.reset()
             found += play(backend, plan, 4, first=3)
@@ -53,9 +53,9 @@ def test_fewer_workers_where_no_more_can_be_had_and_none_at_last(
 
 
 UNUSABLE = {
-    "is not there": (None, "cannot be started: [Errno 2]"),
-    "ends at once": ("exit 7", "ended 5 times before it was ready"),
-    "never gets ready": ("exec sleep 1000", "ended 5 times before it was ready"),
+    "is not there": (None, "[Errno 2]"),
+    "ends at once": ("exit 7", "5 times"),
+    "never gets ready": ("exec sleep 1000", "5 times"),
 }
 
 
@@ -89,6 +89,6 @@ def test_worker_without_memory_leaves_its_place_empty(tmp_path: Path) -> None:
     with started(plan, "processes", num_workers=2) as backend:
         assert play(backend, plan, 2) == oracle(PLAN, 2)
         [message] = gather_events(backend, "fewer_workers")
-        assert re.search(r"worker \d \(process \d+\) ran out of memory", message)
-        assert message.endswith("going on with 1 of 2 workers")
+        assert re.search(r"worker \d \(process \d+\) .*out of memory", message)
+        assert_mentions(message, "1 of 2 workers")
         assert len(workers_of(backend)) == 1

@@ -33,9 +33,10 @@ from tests.backends.common import (
     workers_of,
 )
 from tests.backends.trap_games import call_off, order, trap_plan, was_sprung
+from tests.facts import assert_mentions
 
 TURNS = 5
-HAS_HUNG = "gave no sign of life for"
+HAS_HUNG = "sign of life"
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,7 @@ GOES_WRONG = {
     "is killed before it hands over": ("kill", "sending", "lost", r"signal 9 \(SIGKILL"),
     "is killed in mid-message": ("half_sent", "sending", "lost", r"signal 9 \(SIGKILL"),
     "is stopped": ("stop", "step", "hung", HAS_HUNG),
-    "hangs": ("hang", "step", "hung", rf"{HAS_HUNG} \d\.\d s .*in spring"),
+    "hangs": ("hang", "step", "hung", rf"{HAS_HUNG}.* \d\.\d s .*in spring"),
     "hangs with Python's lock": ("hang_in_c", "step", "hung", rf"{HAS_HUNG} .*in spring"),
 }
 
@@ -101,7 +102,7 @@ def test_idle_worker_that_is_killed_is_replaced_before_anybody_collects(team: Ba
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: pid_of(team, 1) != pid)
     [message] = gather_events(team, "worker_lost")
-    assert f"worker 1 (process {pid}) was killed by signal 9" in message
+    assert_mentions(message, f"worker 1 (process {pid})", "signal 9")
     assert team.status().team.restarts == before + 1
     assert found + play(team, plan, TURNS, first=2) == oracle(plan, TURNS)
 

@@ -14,12 +14,12 @@ from senju.collect.exploration import Acting
 from senju.errors import ConfigError
 from senju.games import make_game
 from tests.backends.common import GAMES, PLAN, changed, new_backend
+from tests.facts import mentions
 
 PER_TURN = 3 * 10 * 4  # shards, steps, games
 HUGE = changed(PLAN, kept_turns=10**12 // PER_TURN, keeps_final=True, acting=Acting("action_values"))
 REFUSED = re.compile(
-    r"the replay of (\d+) positions needs (\d+) MiB and (\d+) MiB are free; "
-    r"algorithm\.replay_size may be at most (\d+)"
+    r"replay of (\d+) positions .*?(\d+) MiB .*?(\d+) MiB are free.* algorithm\.replay_size .*?(\d+)\b"
 )
 
 
@@ -28,7 +28,7 @@ def refused(plan: Plan) -> tuple[int, int, int, int]:
     game = make_game(**plan.game)
     with pytest.raises(ConfigError) as raised:
         require_room(plan, game, sizes_of(plan))
-    found = REFUSED.fullmatch(str(raised.value))
+    found = REFUSED.search(str(raised.value))
     assert found, raised.value
     positions, needed, free, most = map(int, found.groups())
     return positions, needed, free, most
@@ -45,7 +45,7 @@ def test_every_backend_refuses_it_and_allocates_nothing(name: str) -> None:
     with pytest.raises(ConfigError) as raised:
         backend.start(HUGE)
     backend.close()
-    assert REFUSED.fullmatch(str(raised.value))
+    assert REFUSED.search(str(raised.value))
     assert psutil.Process().memory_info().rss < before + 100 * 2**20
 
 
@@ -89,11 +89,11 @@ def test_one_turn_more_than_fits_is_refused(free: int) -> None:
 
 def test_rollouts_that_leave_no_room_for_a_replay_are_told_apart(free: int) -> None:
     plan = changed(HUGE, rollout_steps=10**9, kept_turns=2)
-    with pytest.raises(ConfigError, match="fewer num_games or a smaller rollout_steps: not even one update"):
+    with pytest.raises(ConfigError, match=mentions("num_games", "rollout_steps", "one update")):
         require_room(plan, make_game(**plan.game), sizes_of(plan))
 
 
 def test_newest_rollouts_alone_are_no_replay(free: int) -> None:
     plan = changed(PLAN, rollout_steps=10**9)
-    with pytest.raises(ConfigError, match=r"the rollouts need .* collect with fewer num_games"):
+    with pytest.raises(ConfigError, match=mentions("rollouts", "num_games")):
         require_room(plan, make_game(**plan.game), sizes_of(plan))

@@ -19,6 +19,7 @@ from senju.errors import ControlError
 from senju.runs.control import ControlServer, ask_if_trained
 from senju.runs.run import Run
 from tests.conftest import Invoke, Start, Train
+from tests.facts import Facts, assert_mentions
 
 SECONDS = 60.0
 WORKER = {
@@ -145,14 +146,14 @@ def test_status_of_a_finished_run_tells_what_its_folder_knows(invoke: Invoke, ti
     assert (result.exit_code, result.stderr) == (0, "")
     for expected in ("finished", "6 of 6", "1,536", "update_000000006", "entropy", "against random"):
         assert expected in result.stdout
-    assert result.stdout.rstrip().endswith("It is not being trained now.")
+    assert result.stdout.rstrip().endswith("not being trained now.")
 
 
 def test_status_of_a_stopped_run_says_how_to_go_on(invoke: Invoke, train_small: Train) -> None:
     train_small(updates=4, max_updates=1)
     result = invoke("status", "run")
     assert result.exit_code == 0
-    for expected in ("stopped", "1 of 4", "go on with: senju train --resume run"):
+    for expected in ("stopped", "1 of 4", "senju train --resume run"):
         assert expected in result.stdout
     document = json.loads(invoke("status", "run", "--json").stdout)
     assert (document["state"], document["update"], document["total_updates"]) == ("stopped", 1, 4)
@@ -229,7 +230,7 @@ def test_pause_says_after_which_update_the_run_stands(invoke: Invoke, answering:
     trained = answering({"state": "paused", "update": 12})
     result = invoke("pause", "run")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout == "Paused after update 12. Go on with: senju resume run\n"
+    assert_mentions(result.stdout, "Paused", "update 12", "senju resume run")
     assert trained.next_request()[0] == "pause"
 
 
@@ -245,7 +246,7 @@ def test_pause_taken_back_meanwhile_is_an_error(invoke: Invoke, answering: Answe
     answering({"state": "pausing", "update": 11}, {"state": "running", "update": 12})
     result = invoke("pause", "run")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "run did not pause" in result.stderr
+    assert_mentions(result.stderr, "run", "not pause")
 
 
 @pytest.mark.slow
@@ -262,7 +263,7 @@ def test_pause_interrupted_says_what_the_run_will_do(start_senju: Start, answeri
 
 def test_resume_says_where_the_run_goes_on(invoke: Invoke, answering: Answering) -> None:
     trained = answering({"state": "running", "update": 12})
-    assert invoke("resume", "run").stdout == "Going on after update 12.\n"
+    assert_mentions(invoke("resume", "run").stdout, "update 12")
     assert trained.next_request() == ("resume", {})
     document = json.loads(invoke("resume", "run", "--json").stdout)
     assert document == {"run": "run", "state": "running", "update": 12}
@@ -271,17 +272,17 @@ def test_resume_says_where_the_run_goes_on(invoke: Invoke, answering: Answering)
 @pytest.mark.parametrize(
     ("options", "asked", "replaced", "said"),
     [
-        ([], None, [0, 1], "Workers 0, 1 replaced.\n"),
-        (["--worker", "1"], (1,), [1], "Worker 1 replaced.\n"),
-        (["--worker", "0", "--worker", "2"], (0, 2), [0, 2], "Workers 0, 2 replaced.\n"),
-        ([], None, [], "No worker replaced.\n"),
+        ([], None, [0, 1], "Workers 0, 1"),
+        (["--worker", "1"], (1,), [1], "Worker 1"),
+        (["--worker", "0", "--worker", "2"], (0, 2), [0, 2], "Workers 0, 2"),
+        ([], None, [], "No worker"),
     ],
 )
 def test_reset_replaces_all_workers_or_those_named(
     invoke: Invoke, answering: Answering, options: list[str], asked: object, replaced: list[int], said: str
 ) -> None:
     trained = answering({"workers": replaced})
-    assert invoke("reset", "run", *options).stdout == said
+    assert_mentions(invoke("reset", "run", *options).stdout, said, "replaced")
     assert trained.next_request() == ("reset", {"workers": asked})
 
 
@@ -290,37 +291,37 @@ def test_workers_takes_folder_and_number_in_either_order(
     invoke: Invoke, answering: Answering, order: list[str]
 ) -> None:
     trained = answering({"workers": 2})
-    assert invoke("workers", *order).stdout == "Going on with 2 workers.\n"
+    assert_mentions(invoke("workers", *order).stdout, "2 workers")
     assert trained.next_request() == ("workers", {"num_workers": 2})
     assert json.loads(invoke("workers", *order, "--json").stdout) == {"run": "run", "workers": 2}
 
 
 def test_run_whose_name_is_a_number_comes_first(invoke: Invoke, answering: Answering) -> None:
     trained = answering({"workers": 1}, name="7")
-    assert invoke("workers", "7", "1").stdout == "Going on with 1 worker.\n"
+    assert_mentions(invoke("workers", "7", "1").stdout, "1 worker")
     assert trained.next_request() == ("workers", {"num_workers": 1})
 
 
 def test_fewer_workers_than_asked_for_are_told(invoke: Invoke, answering: Answering) -> None:
     answering({"workers": 2})
-    assert invoke("workers", "run", "9").stdout == "Going on with 2 workers; 9 were asked for.\n"
+    assert_mentions(invoke("workers", "run", "9").stdout, "2 workers", "9")
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["run", "many"], "'run', 'many': expected"),
-        (["run", "0"], "a number of workers, 1 or more"),
-        (["0", "run"], "a number of workers, 1 or more"),
-        (["run", "²"], "a number of workers, 1 or more"),
+        (["run", "many"], ("'run', 'many'", "1 or more")),
+        (["run", "0"], ("'run', '0'", "1 or more")),
+        (["0", "run"], ("'0', 'run'", "1 or more")),
+        (["run", "²"], ("'run', '²'", "1 or more")),
         (["run"], "Missing argument"),
-        (["run", "--", "-1"], "a number of workers, 1 or more"),
+        (["run", "--", "-1"], ("'run', '-1'", "1 or more")),
     ],
 )
-def test_workers_without_a_number_is_refused(invoke: Invoke, arguments: list[str], expected: str) -> None:
+def test_workers_without_a_number_is_refused(invoke: Invoke, arguments: list[str], expected: Facts) -> None:
     result = invoke("workers", *arguments)
     assert result.exit_code == 2
-    assert expected in result.stderr
+    assert_mentions(result.stderr, expected)
 
 
 COMMANDS = [["status"], ["pause"], ["resume"], ["reset"], ["workers", "2"]]
@@ -349,4 +350,4 @@ def test_run_that_is_not_trained_cannot_be_controlled(
 def test_folder_that_is_no_run_is_refused(invoke: Invoke, command: list[str]) -> None:
     result = invoke(*command, "nothing")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "error: nothing is not a run: there is no config.yaml in it\n"
+    assert_mentions(result.stderr, "error: nothing", "not a run", "config.yaml")

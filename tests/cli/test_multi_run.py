@@ -21,6 +21,7 @@ from senju.runs.run import Run
 from senju.training.multi_run.api import train_several
 from senju.training.multi_run.group import Trainee
 from tests.conftest import SMALL, Invoke, Options, Start, Train, WaitUntil, as_options
+from tests.facts import Facts, assert_mentions
 
 ENDLESS: dict[str, Any] = {"updates": 10**6, "checkpoint": {"interval": 10**6}}  # only stopping saves
 
@@ -46,15 +47,16 @@ def test_agents_are_compared_at_the_end(invoke: Invoke, finished: Path) -> None:
     result = invoke("train", "--resume", "several")
     assert (result.exit_code, result.stderr) == (0, "")
     for expected in (
-        "Training 2 agents of tic_tac_toe by ppo side by side, 1,024 steps each, seeds 0, 1.",
+        "2 agents of tic_tac_toe by ppo",
+        "1,024 steps each",
+        "seeds 0, 1",
         "Folder: several",
-        "How they turned out",
         "against random",
         "mean",
         "lowest, highest",
         "Who beats whom",
         "agent_1@4",
-        "Play against the strongest: senju play tic_tac_toe --run several/agent_",
+        "senju play tic_tac_toe --run several/agent_",
     ):
         assert expected in result.stdout
     assert "Go on with" not in result.stdout
@@ -81,30 +83,30 @@ def test_comparison_as_json_is_one_document_and_is_kept(invoke: Invoke, finished
         (["--agents", "0"], 2, "--agents"),
         (["--agents", "257"], 2, "--agents"),
         (["--agents", "many"], 2, "--agents"),
-        (["--agents", "2", "--devices", "cpu,cuda:99"], 2, "device='cuda:99' cannot be used here"),
-        (["--agents", "2", "--devices", "cpu,"], 2, "expected names with commas between them"),
+        (["--agents", "2", "--devices", "cpu,cuda:99"], 2, "device='cuda:99'"),
+        (["--agents", "2", "--devices", "cpu,"], 2, ("'cpu,'", "names with commas")),
         (
             ["--agents", "1", "--devices", "cpu,cpu"],
             2,
-            "2 devices for 1 agent: some would have",
+            "2 devices for 1 agent",
         ),
-        (["--devices", "cpu,cpu"], 2, "one device, not on 2"),
-        (["--devices", "cuda:99"], 2, "device='cuda:99' cannot be used here"),
-        (["--devices", ""], 2, "expected names with commas between them"),
-        (["--agents", "2", "--checkpoint", "best"], 2, "--checkpoint best is of one run"),
-        (["--agents", "2", "--run", "file"], 1, "file exists already; it holds something else"),
-        (["--agents", "2", "--run", "file/run"], 1, "file/run: Not a directory"),
+        (["--devices", "cpu,cpu"], 2, ("one device", "2")),
+        (["--devices", "cuda:99"], 2, "device='cuda:99'"),
+        (["--devices", ""], 2, "names with commas"),
+        (["--agents", "2", "--checkpoint", "best"], 2, ("--checkpoint best", "one run")),
+        (["--agents", "2", "--run", "file"], 1, ("file", "exists")),
+        (["--agents", "2", "--run", "file/run"], 1, ("file/run", "Not a directory")),
         (["--agents", "2", "--seed", str(2**63 - 1)], 2, f"seed={2**63}"),
-        (["--agents", "2", "--resume", "nothing"], 1, "nothing holds no agents"),
+        (["--agents", "2", "--resume", "nothing"], 1, ("nothing", "no agents")),
     ],
 )
 def test_bad_arguments_are_explained_before_anything_starts(
-    invoke: Invoke, tmp_path: Path, options: list[str], code: int, expected: str
+    invoke: Invoke, tmp_path: Path, options: list[str], code: int, expected: Facts
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     result = invoke("train", "tic_tac_toe", *as_options(SMALL), *options)
     assert (result.exit_code, result.stdout) == (code, "")
-    assert expected in result.stderr
+    assert_mentions(result.stderr, expected)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
@@ -112,25 +114,25 @@ def test_bad_arguments_are_explained_before_anything_starts(
     ("options", "code", "expected"),
     [
         (["--run", "other"], 2, "run='other'"),
-        (["--preset", "gpu"], 2, "preset='gpu' is for new agents"),
-        (["--agents", "3"], 2, "agents=3, but several holds 2"),
-        (["--devices", "cpu"], 2, "device cannot change on resume"),
-        (["--set", "model.hidden=[8]"], 2, "model cannot change on resume"),
-        (["--opponents", "pool"], 2, "collect, opponents cannot change on resume"),
+        (["--preset", "gpu"], 2, ("preset='gpu'", "new agents")),
+        (["--agents", "3"], 2, ("agents=3", "several", "2")),
+        (["--devices", "cpu"], 2, ("device", "cannot change")),
+        (["--set", "model.hidden=[8]"], 2, ("model", "cannot change")),
+        (["--opponents", "pool"], 2, ("collect, opponents", "cannot change")),
         (
             ["--checkpoint", "4"],
             2,
-            "--checkpoint 4 is of one run; go on from it with --resume several/",
+            ("--checkpoint 4", "one run", "--resume several/"),
         ),
     ],
 )
 def test_bad_resume_is_explained(
-    invoke: Invoke, finished: Path, options: list[str], code: int, expected: str
+    invoke: Invoke, finished: Path, options: list[str], code: int, expected: Facts
 ) -> None:
     before = Run(finished / "agent_1").config
     result = invoke("train", "--resume", "several", *options)
     assert (result.exit_code, result.stdout) == (code, "")
-    assert expected in result.stderr
+    assert_mentions(result.stderr, expected)
     assert Run(finished / "agent_1").config == before
     assert not (finished / "comparison.json").exists()
 
@@ -179,9 +181,10 @@ def test_without_a_terminal_there_are_lines(finished: Path, monkeypatch: pytest.
         agents[0].state = "finished"
         display.on_end(agents[0])
     first, second, third = screen.getvalue().splitlines()
-    assert first == "updates 2, 2 of 4, 3,000 steps/s in all, 0:30 left"
-    assert re.fullmatch(r"agent_1, update 4: against random .* % \(.* % to .* %\)", second)
-    assert third == "agent_1: finished after update 2"
+    assert_mentions(first, "updates 2, 2 of 4", "3,000 steps/s", "0:30 left")
+    assert_mentions(second, "agent_1", "update 4", "against random")
+    assert re.search(r"\d %.*\d % to .*\d %", second)
+    assert_mentions(third, "agent_1", "finished", "update 2")
 
 
 BREAKS_ONCE = """
@@ -214,7 +217,7 @@ def test_agent_that_fails_does_not_stop_the_others_and_becomes_on_resume_what_it
     assert (states[good]["state"], states[good]["update"]) == ("finished", 4)
     assert f"error: {failed} failed" in result.stderr
     assert "ZeroDivisionError: on purpose" in result.stderr.partition(f"{failed} failed")[2]
-    assert "Go on with: senju train --resume several" in result.stdout
+    assert "senju train --resume several" in result.stdout
 
     before = Path(f"several/{good}/metrics.jsonl").stat()
     runs = train_several(resume="several")
@@ -253,7 +256,7 @@ def test_killed_agent_is_named_and_a_signal_stops_and_saves_the_others(
     assert process.returncode == 130
     assert not any(agent.is_running() for agent in agents)
     assert re.search(r"error: agent_2 failed.*SIGKILL", errors)
-    assert errors.count("stopping: this step is finished and saved first") == 1
+    assert errors.count("stopping: ") == 1
     assert "senju train --resume several" in output
     assert "Who beats whom" not in output  # whoever stops does not want to wait for games
     assert [len(Run(run).checkpoints.all()) for run in runs] == [1, 0]

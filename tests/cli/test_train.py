@@ -13,6 +13,7 @@ from senju.cli import display
 from senju.config import merged
 from senju.runs.run import Run
 from tests.conftest import SMALL, BadSettings, Invoke, Options, Start, Train, WaitUntil, as_options
+from tests.facts import Facts, assert_mentions
 
 TENSORS = "tensors.safetensors"
 
@@ -21,15 +22,17 @@ def test_training_tells_what_where_how_strong_and_what_next(invoke: Invoke, smal
     result = invoke("train", "tic_tac_toe", "--run", "my-run", *small_options())
     assert result.exit_code == 0
     for expected in (
-        "Training tic_tac_toe by ppo with the model mlp (474 weights), 32 games at once, 1,024 steps",
+        "tic_tac_toe by ppo",
+        "mlp (474 weights)",
+        "32 games",
+        "1,024 steps",
         "Run folder: my-run",
         "update 4: against random",
-        "How strong it became",
         "95 % interval",
         "1,024 steps in",
         "-bound",
-        "Strength over time: my-run/strength.svg",
-        "Play against it: senju play tic_tac_toe --run my-run",
+        "my-run/strength.svg",
+        "senju play tic_tac_toe --run my-run",
     ):
         assert expected in result.stdout
     assert result.stderr == ""
@@ -41,7 +44,7 @@ def test_training_that_ends_against_perfect_tells_how_many_moves_were(
 ) -> None:
     options = small_options(updates=1, evaluation={"final_opponents": ["perfect"]})
     output = invoke("train", "connect_four", "--run", "run", *options).stdout
-    assert "Perfect moves: " in output or "no move could be judged" in output
+    assert "Perfect moves: " in output or "judged" in output
     assert [record["opponent"] for record in Run("run").evaluations] == ["random", "perfect"]
 
 
@@ -77,7 +80,7 @@ def test_run_stopped_early_says_how_to_go_on_and_goes_on(invoke: Invoke, small_o
     summary = json.loads(invoke("train", "--resume", "run", "--json", "--max-updates", 1).stdout)
     assert (summary["update"], summary["finished"], summary["evaluations"]) == (2, False, [])
     finished = invoke("train", "--resume", "run")
-    assert "How strong it became" in finished.stdout
+    assert_mentions(finished.stdout, "random", "95 % interval")
     assert [record["update"] for record in Run("run").metrics] == [1, 2, 3, 4]
 
 
@@ -85,7 +88,7 @@ def test_finished_run_resumed_says_where_it_is(invoke: Invoke, small_options: Op
     invoke("train", "tic_tac_toe", "--run", "run", *small_options())
     again = invoke("train", "--resume", "run")
     assert again.exit_code == 0
-    assert "Play against it" in again.stdout
+    assert "senju play tic_tac_toe --run run" in again.stdout
     assert "Stopped" not in again.stdout
 
 
@@ -144,7 +147,7 @@ def test_another_algorithm_takes_none_of_the_presets_settings_for_the_usual_one(
     assert (algorithm["name"], algorithm["batch_size"]) == ("dqn", 32)
     unknown = invoke("train", "tic_tac_toe", "--algorithm", "dqm")
     assert unknown.exit_code == 2
-    assert "did you mean 'dqn'?" in unknown.stderr
+    assert_mentions(unknown.stderr, "'dqm'", "'dqn'")
 
 
 def test_opponents_sit_in_the_other_seats(invoke: Invoke, small_options: Options) -> None:
@@ -174,19 +177,19 @@ def test_opponents_without_the_pool_are_all_there_is_unless_set_otherwise(
     [
         ("", "opponents=''"),
         (" ", "opponents="),
-        ("pool,", "opponents='pool,': number 2 is empty"),
-        (",pool", "number 1 is empty"),
-        ("random,random", "'random' is listed twice"),
+        ("pool,", ("opponents='pool,'", "number 2", "empty")),
+        (",pool", ("opponents=',pool'", "number 1", "empty")),
+        ("random,random", ("'random'", "twice")),
         ("pool,grandmaster", "grandmaster"),
-        ("minimax:0", "a depth from 1 to 9"),
+        ("minimax:0", ("'minimax:0'", "minimax:DEPTH", "1 to 9")),
     ],
 )
 def test_opponents_that_cannot_be_had_are_explained(
-    invoke: Invoke, tmp_path: Path, text: str, expected: str
+    invoke: Invoke, tmp_path: Path, text: str, expected: Facts
 ) -> None:
     result = invoke("train", "tic_tac_toe", "--opponents", text)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert expected in result.stderr
+    assert_mentions(result.stderr, expected)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -198,28 +201,28 @@ def test_refused_settings_exit_with_2_and_leave_no_folder(
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.startswith("error: ")
-    assert bad_settings.expected in result.stderr
+    assert_mentions(result.stderr, bad_settings.expected)
     assert list(tmp_path.iterdir()) == []  # neither the run nor runs/
 
 
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("collect: [1, 2", "settings.yaml is not valid YAML"),
-        ("a: b: c", "settings.yaml is not valid YAML"),
-        ("- seed\n- 3\n", "expected settings as `key: value`, found list"),
-        ("seed", "expected settings as `key: value`, found str"),
+        ("collect: [1, 2", ("settings.yaml", "YAML")),
+        ("a: b: c", ("settings.yaml", "YAML")),
+        ("- seed\n- 3\n", ("settings.yaml", "`key: value`", "list")),
+        ("seed", ("settings.yaml", "`key: value`", "str")),
         ("seed: [3]", "seed=[3]"),
-        ("sead: 3", "unknown setting 'sead'; did you mean 'seed'?"),
+        ("sead: 3", ("unknown setting", "'sead'", "'seed'")),
         ("3: 4", "3"),
         ("game: {name: chess}", "unknown game 'chess'"),
         ("model: {name: mlp, hidden: wide}", "model.hidden='wide'"),
-        (b"\xff\xfe\x00", "settings.yaml is not valid YAML"),
-        (None, "settings.yaml: No such file"),
+        (b"\xff\xfe\x00", ("settings.yaml", "YAML")),
+        (None, ("settings.yaml", "No such file")),
     ],
 )
 def test_bad_settings_file_is_explained(
-    invoke: Invoke, tmp_path: Path, content: str | bytes | None, expected: str
+    invoke: Invoke, tmp_path: Path, content: str | bytes | None, expected: Facts
 ) -> None:
     file = tmp_path / "settings.yaml"
     if content is not None:
@@ -227,7 +230,7 @@ def test_bad_settings_file_is_explained(
     game = [] if content == "game: {name: chess}" else ["tic_tac_toe"]
     result = invoke("train", *game, "--config", "settings.yaml")
     assert result.exit_code == 2
-    assert expected in result.stderr
+    assert_mentions(result.stderr, expected)
     assert {path.name for path in tmp_path.iterdir()} <= {"settings.yaml"}
 
 
@@ -246,18 +249,18 @@ def test_empty_settings_file_changes_nothing(invoke: Invoke, small_options: Opti
 @pytest.mark.parametrize(
     ("setting", "expected"),
     [
-        ("seed", "cannot read the setting 'seed'; write part.key=value"),
-        ("=3", "cannot read the setting '=3'"),
-        ("collect..num_games=3", "cannot read the setting"),
-        ("model.hidden=[1, 2", "cannot read the value in 'model.hidden=[1, 2'"),
+        ("seed", ("setting 'seed'", "part.key=value")),
+        ("=3", ("setting '=3'", "part.key=value")),
+        ("collect..num_games=3", ("setting 'collect..num_games=3'", "part.key=value")),
+        ("model.hidden=[1, 2", ("value", "'model.hidden=[1, 2'")),
         ("game.name=5", "unknown game '5'"),
     ],
 )
-def test_setting_that_cannot_be_read_is_quoted(invoke: Invoke, setting: str, expected: str) -> None:
+def test_setting_that_cannot_be_read_is_quoted(invoke: Invoke, setting: str, expected: Facts) -> None:
     game = [] if setting.startswith("game") else ["tic_tac_toe"]
     result = invoke("train", *game, "--set", setting)
     assert result.exit_code == 2
-    assert expected in result.stderr
+    assert_mentions(result.stderr, expected)
 
 
 @pytest.mark.parametrize(
@@ -273,47 +276,43 @@ def test_setting_that_cannot_be_read_is_quoted(invoke: Invoke, setting: str, exp
         (["train", "tic_tac_toe", "--max-updates", "0"], 2, "--max-updates"),
         (["train", "tic_tac_toe", "--checkpoint", "best"], 2, "names a checkpoint"),
         (["train", "tic_tac_toe", "--colour", "red"], 2, "--colour"),
-        (["train", "--resume", "nothing"], 1, "nothing is not a run: there is no config.yaml in it"),
+        (["train", "--resume", "nothing"], 1, ("nothing", "not a run", "config.yaml")),
         (
             ["train", "tic_tac_toe", "--run", "file/run"],
             1,
-            "file/run: Not a directory",
+            ("file/run", "Not a directory"),
         ),
-        (["train", "tic_tac_toe", "--run", "file"], 1, "file exists already; it holds something else"),
-        (["train", "tic_tac_toe", "--run", "/proc/senju"], 1, "cannot make the run folder /proc/senju"),
+        (["train", "tic_tac_toe", "--run", "file"], 1, ("file", "exists")),
+        (["train", "tic_tac_toe", "--run", "/proc/senju"], 1, ("/proc/senju", "run folder")),
     ],
 )
 def test_bad_arguments_are_explained(
-    invoke: Invoke, tmp_path: Path, arguments: list[str], code: int, expected: str
+    invoke: Invoke, tmp_path: Path, arguments: list[str], code: int, expected: Facts
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     result = invoke(*arguments)
     assert result.exit_code == code
-    assert expected in result.stderr
+    assert_mentions(result.stderr, expected)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize(
     ("options", "code", "expected"),
     [
-        (["--run", "other"], 2, "cannot be given as well"),
-        (
-            ["--seed", "3"],
-            2,
-            "seed cannot change on resume",
-        ),
-        (["--set", "model.hidden=[8]"], 2, "model cannot change on resume"),
+        (["--run", "other"], 2, ("other", "cannot")),
+        (["--seed", "3"], 2, ("seed", "cannot change")),
+        (["--set", "model.hidden=[8]"], 2, ("model", "cannot change")),
         (["--set", "evaluation.games=3"], 2, "evaluation.games=3"),
         (["--checkpoint", "best"], 1, "no checkpoint 'best'"),
     ],
 )
 def test_bad_resume_is_explained(
-    invoke: Invoke, train_small: Train, options: list[str], code: int, expected: str
+    invoke: Invoke, train_small: Train, options: list[str], code: int, expected: Facts
 ) -> None:
     run = train_small()
     result = invoke("train", "--resume", run.path, *options)
     assert result.exit_code == code
-    assert expected in result.stderr
+    assert_mentions(result.stderr, expected)
     assert Run(run.path).config == run.config
 
 
@@ -329,8 +328,7 @@ def test_damaged_checkpoint_exits_with_1_and_names_others(invoke: Invoke, train_
     (run.checkpoints.latest() / "state.json").write_text("{")
     result = invoke("train", "--resume", "run")
     assert result.exit_code == 1
-    assert "state.json is cut off or not JSON" in result.stderr
-    assert "--checkpoint update_000000002" in result.stderr
+    assert_mentions(result.stderr, "state.json", "JSON", "--checkpoint update_000000002")
 
 
 def test_folder_with_brackets_in_its_name_is_printed_as_it_is(invoke: Invoke, small_options: Options) -> None:
@@ -362,9 +360,8 @@ def test_signal_finishes_the_step_saves_and_the_run_can_go_on(
     process.send_signal(number)
     output, errors = process.communicate(timeout=60)
     assert process.returncode == code
-    assert "Stopped and saved. Go on with: " in output
-    assert "senju train --resume run" in output
-    assert errors.startswith("stopping: this step is finished and saved first")
+    assert_mentions(output, "Stopped", "saved", "senju train --resume run")
+    assert errors.startswith("stopping: ")
     assert len(errors.splitlines()) == 1
 
     run = Run(tmp_path / "run")
@@ -440,7 +437,7 @@ def test_presets_can_be_found_and_unknown_ones_are_answered_with_them(invoke: In
     assert "gpu (shogi)" in " ".join(invoke("train", "--help").stdout.split())
     unknown = invoke("train", "shogi", "--preset", "gpx")
     assert unknown.exit_code == 2
-    assert "no preset 'gpx' for shogi; there are: gpu" in unknown.stderr
+    assert_mentions(unknown.stderr, "preset 'gpx'", "shogi", "gpu")
     assert list(Path().iterdir()) == []
 
 
@@ -448,4 +445,4 @@ def test_presets_can_be_found_and_unknown_ones_are_answered_with_them(invoke: In
 def test_preset_for_a_gpu_says_that_there_is_none(invoke: Invoke) -> None:
     result = invoke("train", "shogi", "--preset", "gpu")
     assert result.exit_code == 2
-    assert "device='cuda' cannot be used here" in result.stderr
+    assert "device='cuda'" in result.stderr

@@ -8,6 +8,7 @@ import pytest
 from senju.cli.trials import names, numbers
 from senju.errors import ConfigError
 from tests.conftest import Invoke
+from tests.facts import Facts, assert_mentions
 from tests.trials.test_replay import saved
 
 GAMES = "tests.trials.unequal_games"
@@ -32,7 +33,7 @@ def test_verify_shows_equal_candidates(invoke: Invoke) -> None:
     assert result.exit_code == 0
     for expected in ("5 shards of 16 games", "serial, once more", "threads, 2 workers", "equal"):
         assert expected in result.stdout
-    assert "Equal, byte for byte." in result.stdout
+    assert "Equal" in result.stdout
     assert "different" not in result.stdout
 
 
@@ -40,8 +41,8 @@ def test_verify_names_the_first_byte_that_differs(invoke: Invoke) -> None:
     result = invoke("verify", f"{GAMES}:SeesCounter", "--backends", "serial", *QUICK)
     assert result.exit_code == 1
     assert "different" in result.stdout
-    assert "serial, once more: update 1, shard 0, observation[0, 0, 0, 0], byte 0: " in result.stdout
-    assert "Two runs in one process differ already" in result.stdout
+    where = ("update 1", "shard 0", "observation[0, 0, 0, 0]", "byte 0")
+    assert_mentions(result.stdout, "serial, once more", where, "one process")
 
 
 def test_verify_tells_machines_the_same(invoke: Invoke) -> None:
@@ -70,7 +71,7 @@ def test_verify_says_who_plays_where_only_processes_differ(invoke: Invoke) -> No
     options = ("--workers", "1", "--updates", "2", "--backends", "serial,processes")
     result = invoke("verify", f"{GAMES}:SeesProcess", *options, *QUICK)
     assert result.exit_code == 1
-    assert "depends on who plays it" in result.stdout
+    assert_mentions(result.stdout, "different", "depends on")
 
 
 @pytest.mark.parametrize(
@@ -79,17 +80,17 @@ def test_verify_says_who_plays_where_only_processes_differ(invoke: Invoke) -> No
         (["verify"], "no game given"),
         (["verify", "chess"], "unknown game 'chess'"),
         (["verify", "tic_tac_toe", "--workers", "none"], "--workers 'none'"),
-        (["verify", "tic_tac_toe", "--backends", "thread"], "did you mean 'threads'?"),
+        (["verify", "tic_tac_toe", "--backends", "thread"], ("'thread'", "'threads'")),
         (["verify", "tic_tac_toe", "--set", "collect.mode=async"], "collect.mode='async'"),
         (["soak", "tic_tac_toe", "--set", "collect.mode=async"], "collect.mode='async'"),
-        (["bench", "tic_tac_toe", "--backend", "procesess"], "did you mean 'processes'?"),
-        (["profile", "tic_tac_toe", "--set", "modle=mlp"], "did you mean 'model'?"),
+        (["bench", "tic_tac_toe", "--backend", "procesess"], ("'procesess'", "'processes'")),
+        (["profile", "tic_tac_toe", "--set", "modle=mlp"], ("'modle'", "'model'")),
     ],
 )
-def test_mistakes_are_explained(invoke: Invoke, arguments: list[str], expected: str) -> None:
+def test_mistakes_are_explained(invoke: Invoke, arguments: list[str], expected: Facts) -> None:
     result = invoke(*arguments)
     assert result.exit_code == 2
-    assert expected in result.stderr
+    assert_mentions(result.stderr, expected)
 
 
 BENCH = ("bench", "tic_tac_toe", "--backend", "threads", "--workers", "1,2", "--seconds", "0.05")
@@ -101,8 +102,7 @@ def test_bench_shows_every_entrant_and_what_the_stages_allow(invoke: Invoke) -> 
     for expected in ("serial, 1 thread", "1 worker", "2 workers", "efficiency", "stages allow", "reached"):
         assert expected in result.stdout
     assert "2 shards of 64 games" in result.stdout
-    assert "their times add up" in result.stdout
-    assert "evaluate" in result.stdout
+    assert_mentions(result.stdout, "add up", "evaluate")
 
 
 @pytest.mark.slow
@@ -157,7 +157,7 @@ def test_soak_ends_with_counts_leftovers_and_a_verdict(invoke: Invoke) -> None:
     assert result.exit_code == 0, result.stdout
     for expected in ("kills", "resizes", "healed", "memory of a worker", "nothing"):
         assert expected in result.stdout
-    assert "equal to an undisturbed serial run" in result.stdout
+    assert_mentions(result.stdout, "equal", "serial run")
 
 
 @pytest.mark.slow
@@ -177,10 +177,10 @@ def test_reproduce_shows_the_cause_and_the_failure(invoke: Invoke, tmp_path: Pat
     result = invoke("reproduce", file)
     assert result.exit_code == 1
     for expected in (
-        "worker 0 was killed while it played shard 1",
+        "worker 0 was killed",
         "1 (rows 4 to 7)",
         "Traceback",
-        "It failed again: ZeroDivisionError: a bug in the game",
+        "failed again: ZeroDivisionError: ",
     ):
         assert expected in result.stdout
     record = json.loads(invoke("reproduce", file, "--json").stdout)
@@ -190,7 +190,7 @@ def test_reproduce_shows_the_cause_and_the_failure(invoke: Invoke, tmp_path: Pat
 def test_reproduce_says_when_nothing_fails(invoke: Invoke, tmp_path: Path) -> None:
     result = invoke("reproduce", saved(tmp_path, "tests.collect.toy_games:Race"))
     assert result.exit_code == 0
-    assert "It finished without failing" in result.stdout
+    assert_mentions(result.stdout, "finished", "without failing")
 
 
 def test_reproduce_refuses_another_file(invoke: Invoke) -> None:

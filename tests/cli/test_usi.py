@@ -9,6 +9,7 @@ import pytest
 from senju.runs.run import Run
 from senju.version import __version__
 from tests.conftest import SENJU, Invoke
+from tests.facts import assert_mentions
 from tests.usi.talk import PATIENCE, Talk, make_run
 
 SAID = ("id ", "option name ", "usiok", "readyok", "info ", "bestmove ")
@@ -50,14 +51,14 @@ def test_options_of_the_command_and_of_the_run_are_the_engines_defaults(
 def test_missing_run_is_refused_before_the_protocol_begins(invoke: Invoke, tmp_path: Path) -> None:
     result = invoke("usi", tmp_path / "nowhere", typed="usi\nquit\n")
     assert result.exit_code == 1
-    assert "is not a run" in result.stderr
+    assert_mentions(result.stderr, str(tmp_path / "nowhere"), "not a run")
     assert result.stdout == ""
 
 
 def test_run_of_another_game_is_refused(invoke: Invoke, tic_tac_toe_run: Run) -> None:
     result = invoke("usi", tic_tac_toe_run.path, typed="usi\nquit\n")
     assert result.exit_code == 1
-    assert "is a run of tic_tac_toe, not of shogi" in result.stderr
+    assert_mentions(result.stderr, str(tic_tac_toe_run.path), "tic_tac_toe", "shogi")
     assert result.stdout == ""
 
 
@@ -102,7 +103,7 @@ def test_log_holds_what_both_sides_said(invoke: Invoke, shogi_run: Run, tmp_path
 def test_log_that_cannot_be_written_is_refused(invoke: Invoke, shogi_run: Run, tmp_path: Path) -> None:
     result = invoke("usi", shogi_run.path, "--log", tmp_path, typed="usi\n")
     assert result.exit_code == 2
-    assert "cannot write the log" in result.stderr
+    assert_mentions(result.stderr, "log", str(tmp_path))
     assert result.stdout == ""
 
 

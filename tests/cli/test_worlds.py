@@ -19,6 +19,7 @@ from senju.runs.run_config import resolve_config
 from senju.training.api import train_run
 from senju.training.trainer import TrainingListener, TrainingProgress
 from tests.conftest import Invoke, as_options
+from tests.facts import Facts, assert_mentions
 from tests.training.worlds import hunt_settings, train_hunt
 
 MEETING = "tests.collect.toy_games:Meeting"
@@ -47,19 +48,22 @@ def test_training_tells_who_learns_what_they_get_and_where_the_pictures_are(
     result = invoke("train", "--run", "my-run", *options_for())
     assert result.exit_code == 0, result.stderr
     for expected in (
-        "Training treasure_hunt: 3 agents by dqn with the model mlp (2,101 weights each), nothing shared, "
-        "16 games at once",
-        "one process, agents learn one after another",
+        "treasure_hunt",
+        "3 agents by dqn",
+        "mlp (2,101 weights each)",
+        "16 games",
+        "nothing shared",
+        "one process",
+        "one after another",
         "update 1/4, ",
         "reward per game ",
         "update 2: reward per episode ",
-        "What they get in the end",
         "played at random",
         "mean of all",
         "-bound",
-        "Rewards over time: my-run/rewards.svg",
-        "An episode at the end: my-run/episodes/update_000004.gif",
-        "Measure them again: senju evaluate my-run",
+        "my-run/rewards.svg",
+        "my-run/episodes/update_000004.gif",
+        "senju evaluate my-run",
     ):
         assert expected in result.stdout
     assert "senju play" not in result.stdout
@@ -69,7 +73,7 @@ def test_training_tells_who_learns_what_they_get_and_where_the_pictures_are(
 def test_agents_of_different_kinds_are_told_apart(invoke: Invoke) -> None:
     seats = ["--set", 'seats.1.algorithm={"name": "ppo", "minibatch_size": 160}']
     output = invoke("train", "--run", "run", *options_for(1), *seats).stdout
-    assert "2 agents by dqn with the model mlp (2,101 weights each) and 1 agent by ppo" in output
+    assert_mentions(output, "2 agents by dqn", "mlp (2,101 weights each)", "1 agent by ppo")
 
 
 def test_training_result_as_json_has_the_last_measuring(invoke: Invoke) -> None:
@@ -147,20 +151,20 @@ def test_evaluate_writes_a_film(invoke: Invoke, hunt: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--against", "minimax:2"], "--against minimax:2 is for matches; in "),
-        (["--temperature", "1"], "--temperature 1 is for matches"),
-        (["--opening-plies", "2"], "--opening-plies 2 is for matches"),
-        (["--games", "1"], "episodes=1: expected 2 or more"),
-        (["--gif", "film.png"], "--gif film.png: expected a name that ends in .gif"),
-        (["--gif", "nowhere/film.gif"], "there is no folder nowhere; make it first"),
+        (["--against", "minimax:2"], ("--against minimax:2", "matches")),
+        (["--temperature", "1"], ("--temperature 1", "matches")),
+        (["--opening-plies", "2"], ("--opening-plies 2", "matches")),
+        (["--games", "1"], ("episodes=1", "2 or more")),
+        (["--gif", "film.png"], ("--gif film.png", ".gif")),
+        (["--gif", "nowhere/film.gif"], "folder nowhere"),
     ],
 )
 def test_options_that_do_not_suit_agents_of_a_world_are_explained(
-    invoke: Invoke, hunt: Run, options: list[str], expected: str
+    invoke: Invoke, hunt: Run, options: list[str], expected: Facts
 ) -> None:
     result = invoke("evaluate", hunt.path, *options)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert expected in result.stderr
+    assert_mentions(result.stderr, expected)
 
 
 def test_film_of_matches_is_refused(invoke: Invoke, tic_tac_toe_run: Run) -> None:
@@ -179,14 +183,14 @@ def test_world_that_cannot_be_drawn_is_measured_without_a_film(invoke: Invoke, t
     assert Run(tmp_path / "run").episodes[0]["film"] is None
     refused = invoke("evaluate", "run", "--games", 2, "--gif", "film.gif")
     assert refused.exit_code == 2
-    assert "meeting cannot be drawn as a film" in refused.stderr
+    assert_mentions(refused.stderr, "meeting", "film")
 
 
 def test_status_of_a_run_at_rest_tells_what_each_agent_gets(invoke: Invoke, hunt: Run) -> None:
     rows = dict(rows_of(invoke("status", hunt.path).stdout))
     assert rows["state"] == "finished"
     for seat in range(3):
-        assert re.fullmatch(r"\S+ per episode at update 4, random \S+", rows[f"agent {seat}"])
+        assert re.search(r"\d.* update 4\b.* random \S*\d", rows[f"agent {seat}"])
     found = json.loads(invoke("status", hunt.path, "--json").stdout)
     assert found["episodes"] == hunt.episodes[-1:]
 

@@ -29,6 +29,7 @@ from senju.models.model import ModelConfig, build_model
 from senju.timing import StageClock
 from tests.collect.toy_games import GeneralSumRace, Meeting, Nim, Race
 from tests.collect.toy_models import ReadsObservation
+from tests.facts import assert_mentions, mentions
 
 GAMES = [TicTacToe(), ConnectFour(), Race(), GeneralSumRace(), Meeting(), Nim()]
 NAMES = list(no_experiences(Race()).columns())
@@ -231,7 +232,9 @@ def test_legal_mask_has_one_boolean_per_action() -> None:
 
 
 def test_representation_is_short() -> None:
-    assert repr(batches_of(Race(), 1)[0]) == "<55 experiences of observation shape (3,)>"
+    text = repr(batches_of(Race(), 1)[0])
+    assert_mentions(text, "55 experiences", "shape (3,)")
+    assert len(text) < 60
 
 
 def test_nothing_to_merge_is_refused() -> None:
@@ -241,7 +244,7 @@ def test_nothing_to_merge_is_refused() -> None:
 
 def test_experiences_of_another_game_are_refused() -> None:
     race, nim = batches_of(Race(), 1)[0], batches_of(Nim(), 1)[0]
-    expected = r"another game: observation has the shape \(2, 10\) and uint8, expected \(3,\) and uint8"
+    expected = r"observation .*\(2, 10\) and uint8, expected \(3,\) and uint8"
     with pytest.raises(ExperienceError, match=expected):
         Experiences.merge([race, nim])
     buffer = ExperienceBuffer(200)
@@ -288,7 +291,7 @@ def test_full_buffer_refuses_and_keeps_what_it_has() -> None:
     first, second = batches_of(Race(), 2)
     buffer = ExperienceBuffer(100)
     buffer.add_batch(first)
-    expected = "55 experiences do not fit: 55 of 100 places are taken; clear.* a capacity of 110 or more"
+    expected = mentions("55 experiences", "55 of 100", "clear", "110 or more")
     with pytest.raises(ExperienceError, match=expected):
         buffer.add_batch(second)
     assert contents(buffer.batch) == contents(first)
@@ -334,7 +337,7 @@ def test_batch_of_a_buffer_is_a_view() -> None:
 def test_buffer_that_never_held_anything_has_no_batch() -> None:
     buffer = ExperienceBuffer(3)
     assert len(buffer) == 0
-    with pytest.raises(ExperienceError, match="nothing was ever added"):
+    with pytest.raises(ExperienceError, match="added"):
         _ = buffer.batch
 
 

@@ -102,12 +102,12 @@ def test_configurations_arrive_in_other_processes(kind: str) -> None:
     [
         (
             {"parallel": {"num_worker": 3}},
-            r"unknown setting 'parallel.num_worker'; did you mean 'num_workers'\?",
+            r"unknown setting.*'parallel\.num_worker'.*'num_workers'",
         ),
-        ({"parallel": {"copies": 0}}, "parallel.copies=0: input should be greater than or equal to 1"),
+        ({"parallel": {"copies": 0}}, "parallel.copies=0.*equal to 1"),
         ({"experiment": {"epochs": 3}}, "experiment.max_turns"),
         ({"experiment": None}, "experiment.epochs"),
-        ({"parallel": 5}, "config.parallel=5: expected a part with settings of its own"),
+        ({"parallel": 5}, "config.parallel=5.* part"),
     ],
 )
 def test_wrong_settings_are_named(change: dict[str, Any], text: str) -> None:

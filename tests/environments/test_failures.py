@@ -10,25 +10,26 @@ from senju.errors import ConfigError, IllegalActionError, SenjuError, UnknownNam
 from tests.environments import traps
 from tests.environments.meadow import Meadow, make_config
 from tests.environments.runs import run
+from tests.facts import assert_mentions, mentions
 
 WRONG: dict[str, tuple[Any, type[SenjuError], str]] = {
     "train_step": (
         traps.Raising,
         WorkerError,
-        r"epoch 1, after turn 6: agent 1 \(Forager\) raised while learning ZeroDivisionError: no batch",
+        r"epoch 1\b.* turn 6\b.*agent 1 \(Forager\) .*learning.* ZeroDivisionError: no batch",
     ),
     "action": (
         traps.Overreaching,
         IllegalActionError,
-        r"epoch 0, copy 0, turn 4: agent 2 \(Forager\) chose the action 4; expected .* from 0 to 3",
+        r"epoch 0, copy 0, turn 4\b.*agent 2 \(Forager\) .*action 4; expected .* 0 to 3",
     ),
-    "pov": (traps.Blind, WorkerError, r"epoch 0, copy 0, turn 2: agent 0 \(Forager\) raised"),
-    "exit": (traps.Leaving, WorkerError, r"epoch 0, copy 0, turn 3: the world raised SystemExit: 5"),
-    "reset": (traps.Reborn, ConfigError, r"reset\(\) put another agent in the place of agent 0"),
+    "pov": (traps.Blind, WorkerError, r"epoch 0, copy 0, turn 2\b.*agent 0 \(Forager\)"),
+    "exit": (traps.Leaving, WorkerError, r"epoch 0, copy 0, turn 3\b.*world.* SystemExit: 5"),
+    "reset": (traps.Reborn, ConfigError, r"reset\(\).*agent 0\b"),
     "memory": (
         traps.Secretive,
         ConfigError,
-        r"epoch 0, copy 0: agent 1 \(Forager\) filled its memory by itself",
+        r"epoch 0, copy 0\b.*agent 1 \(Forager\).*memory",
     ),
     "shapes": (
         traps.Growing,
@@ -38,7 +39,7 @@ WRONG: dict[str, tuple[Any, type[SenjuError], str]] = {
     "emptied": (
         traps.Forgetful,
         ConfigError,
-        r"agent \d \(Forager\) empties its memory.*train_after=episode",
+        r"agent \d \(Forager\).*memory.*train_after=episode",
     ),
 }
 
@@ -69,7 +70,7 @@ def test_training_after_each_episode_suits_agents_that_empty_their_memory() -> N
 @pytest.mark.parametrize(
     ("factory", "shared"),
     [
-        (traps.same_world, "the same world twice"),
+        (traps.same_world, "same world"),
         (traps.same_agent, r"agent 0 .* share agent;"),
         (traps.same_agent_twice, r"agent 2 .* and agent 0 .* share agent;"),
         (traps.same_model, r"agent 1 .* share agent\.model;"),
@@ -87,12 +88,12 @@ def test_factory_that_shares_is_refused(factory: Any, shared: str) -> None:
 @pytest.mark.parametrize(
     ("missing", "text"),
     [
-        (("agents",), "a list of at least one agent in `agents`"),
-        (("reset",), r"the world .* has no method reset"),
+        (("agents",), "list.*`agents`"),
+        (("reset",), r"world .*no method reset"),
         (("take_turn", "world"), r"neither take_turn\(\) nor a `world`"),
         (("agents", 1, "model"), r"agent 1 .* has no `model`"),
-        (("agents", 0, "add_memory"), r"agent 0 .* has no method add_memory"),
-        (("agents", 2, "model", "train_step"), r"agent 2's model .* has no method train_step"),
+        (("agents", 0, "add_memory"), r"agent 0\b.*no method add_memory"),
+        (("agents", 2, "model", "train_step"), r"agent 2's model .*no method train_step"),
         (("agents", 0, "model", "memory"), r"agent 0's model .* has no `memory`"),
     ],
 )
@@ -125,12 +126,12 @@ def test_factory_that_cannot_be_called_is_refused() -> None:
         ParallelEnvironment(_needs_much, make_config())
     with pytest.raises(UnknownNameError, match="no 'Medow' in"):
         ParallelEnvironment("tests.environments.meadow:Medow", make_config())
-    with pytest.raises(ConfigError, match="expected a function or class"):
+    with pytest.raises(ConfigError, match="function or class"):
         ParallelEnvironment(3, make_config())  # type: ignore[arg-type]
 
 
 def test_processes_need_a_factory_and_a_config_that_can_be_sent() -> None:
-    with pytest.raises(ConfigError, match=r"cannot import the factory .*<lambda>"):
+    with pytest.raises(ConfigError, match=r"import .*factory .*<lambda>"):
         run(lambda config, seed: Meadow(config))
     config = make_config() | {"reward": {"shape": print}}
     with pytest.raises(ConfigError, match=r"config.reward.shape is <built-in function print>"):
@@ -142,7 +143,7 @@ def test_worlds_that_cannot_forget_are_not_kept() -> None:
     env = ParallelEnvironment(factory, make_config(enabled=False, fresh_worlds=False))
     env.run_experiment_parallel()  # a list has clear()
     meadow = ParallelEnvironment(_unclearable, make_config(enabled=False, fresh_worlds=False))
-    with pytest.raises(ConfigError, match=r"agent 0 .* a memory without clear\(\)"):
+    with pytest.raises(ConfigError, match=mentions("agent 0", "memory", "clear()")):
         meadow.run_experiment_parallel()
 
 
@@ -168,5 +169,6 @@ def test_world_without_a_turn_lets_its_agents_act_in_order() -> None:
 
 def test_loss_that_is_no_number_is_told_once_and_with_its_agent(caplog: pytest.LogCaptureFixture) -> None:
     _, result = run(traps.Diverging, enabled=False)
-    assert result.events == ("epoch 1: the loss of agent 1 is nan: it may have diverged",)
+    (event,) = result.events
+    assert_mentions(event, "epoch 1", "loss", "agent 1", "nan", "diverged")
     assert [record.message for record in caplog.records] == list(result.events)

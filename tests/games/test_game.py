@@ -10,6 +10,7 @@ from senju.errors import ConfigError, IllegalActionError, UnknownNameError
 from senju.games import GAMES, make_game
 from senju.games.game import GameConfig
 from senju.games.tic_tac_toe import TicTacToe
+from tests.facts import mentions
 
 
 @pytest.mark.parametrize("text", ["c2", " C2 ", "c2\n"])
@@ -32,7 +33,9 @@ def test_only_the_first_of_many_actions_are_named() -> None:
 
 def test_refusal_names_game_row_action_and_the_action_in_words() -> None:
     actions = np.array([[0], [5]], np.int32)
-    with pytest.raises(IllegalActionError, match=r"^tic_tac_toe: row 1: action 5 \(c2\) is not legal"):
+    with pytest.raises(
+        IllegalActionError, match=mentions("tic_tac_toe", "row 1", "action 5 (c2)", "not legal")
+    ):
         TicTacToe().refuse(1, actions)
     TicTacToe().refuse(-1, actions)
 

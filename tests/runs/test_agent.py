@@ -18,6 +18,7 @@ from senju.runs.agent import Agent
 from senju.runs.run import Run
 from tests.algorithms.hand_dqn import NUM_ACTIONS, Positions, Table
 from tests.conftest import Invoke
+from tests.facts import mentions
 
 
 class Board(Positions):
@@ -68,7 +69,7 @@ def test_agent_of_a_policy_gives_its_probabilities_and_the_positions_value() -> 
     # e^0.5 and e^1.5 in proportion: 1 to e
     assert probabilities[0].tolist() == pytest.approx([1 / (1 + np.e), 0.0, np.e / (1 + np.e)])
     assert values.tolist() == [0.25]
-    with pytest.raises(ConfigError, match="table learned a policy"):
+    with pytest.raises(ConfigError, match=mentions("table", "policy")):
         agent_of(Acting()).action_values(states_of(2))
 
 
@@ -125,8 +126,7 @@ def test_weights_without_an_axis_go_back_in() -> None:
 def test_weights_of_another_architecture_are_refused_whole() -> None:
     agent, wider = new_agent(8), new_agent(16).get_weights()
     before = agent.get_weights()
-    expected = r"layers.0.weight is of shape \(16, 18\), expected of shape \(8, 18\); take those of an agent"
-    with pytest.raises(ModelError, match=expected):
+    with pytest.raises(ModelError, match=r"layers\.0\.weight .*\(16, 18\), expected .*\(8, 18\)"):
         agent.set_weights(wider)
     one_less = {name: array for name, array in before.items() if name != "layers.0.bias"}
     with pytest.raises(ModelError, match=r"layers.0.bias.*\(8,\)"):

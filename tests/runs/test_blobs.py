@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from senju.errors import CheckpointError
 from senju.runs.blobs import BlobStore, label_of
 from senju.runs.checkpoint import Checkpoint, CheckpointFolder
+from tests.facts import mentions
 from tests.small_disks import fill
 
 PLAIN: dict[str, NDArray[Any]] = {
@@ -112,8 +113,8 @@ def test_missing_blob_is_named_with_the_checkpoints_that_do_without_it(
     save(folder, 2, shared, other)
     save(folder, 3)
     (store.folder / shared).unlink()
-    expected = f"{shared} is damaged: No such file.*--checkpoint update_000000001 or update_000000003$"
-    with pytest.raises(CheckpointError, match=expected):
+    others = ("--checkpoint update_000000001", "update_000000003")
+    with pytest.raises(CheckpointError, match=mentions(shared, "No such file", others)):
         store.read(shared)
 
 
@@ -130,7 +131,7 @@ def test_blob_that_every_checkpoint_needs_is_said_to_be(folder: CheckpointFolder
 @pytest.mark.parametrize("name", ["../update_000000001/state.json", "turn_1-0.safetensors", ""])
 def test_what_is_no_blob_is_not_read(folder: CheckpointFolder, store: BlobStore, name: str) -> None:
     save(folder, 1, store.write("some", PLAIN))
-    with pytest.raises(CheckpointError, match="no blob has such a name"):
+    with pytest.raises(CheckpointError, match=mentions("no blob", name)):
         store.read(name)
 
 
@@ -145,7 +146,7 @@ def test_what_is_no_blob_is_not_read(folder: CheckpointFolder, store: BlobStore,
     ],
 )
 def test_files_of_something_else_are_refused(store: BlobStore, data: bytes) -> None:
-    with pytest.raises(CheckpointError, match="it holds no arrays"):
+    with pytest.raises(CheckpointError, match=mentions("no arrays")):
         store.read(forge(store, data))
 
 

@@ -27,6 +27,7 @@ from senju.runs.checkpoint import (
 )
 from senju.runs.run import Run
 from tests.conftest import Start, Train
+from tests.facts import assert_mentions, mentions
 from tests.small_disks import fill
 
 CONTENT = Checkpoint(
@@ -91,7 +92,7 @@ def test_unknown_name_is_answered_with_the_known_ones(folder: CheckpointFolder, 
 
 
 def test_run_without_a_checkpoint_says_so(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="stopped before its first one"):
+    with pytest.raises(CheckpointError, match=mentions("no checkpoint", tmp_path.name)):
         CheckpointFolder(tmp_path).latest()
     with pytest.raises(CheckpointError, match="there are: none"):
         CheckpointFolder(tmp_path).named("update_000000001")
@@ -132,7 +133,7 @@ def test_half_written_folder_is_removed_by_a_resume(train_small: Train) -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [(TENSORS, r"tensors\.safetensors is not what was written"), (STATE, r"is damaged: state\.json")],
+    [(TENSORS, r"damaged.*tensors\.safetensors"), (STATE, r"damaged.*state\.json")],
 )
 def test_every_flipped_bit_is_noticed(folder: CheckpointFolder, name: str, message: str) -> None:
     file = folder.latest() / name
@@ -161,14 +162,16 @@ def test_every_cut_is_noticed_and_other_checkpoints_are_named(folder: Checkpoint
 @pytest.mark.parametrize("file", [TENSORS, STATE])
 def test_missing_file_is_named_with_other_checkpoints(folder: CheckpointFolder, file: str) -> None:
     (folder.latest() / file).unlink()
-    with pytest.raises(CheckpointError, match=f"{file}: No such file.*--checkpoint update_000000001 or"):
+    with pytest.raises(
+        CheckpointError, match=mentions(file, "No such file", "--checkpoint update_000000001")
+    ):
         load_checkpoint(folder.latest())
 
 
 def test_damage_without_another_checkpoint_says_that_there_is_none(tmp_path: Path) -> None:
     path = CheckpointFolder(tmp_path).save(1, CONTENT, keep=1)
     (path / STATE).write_text("[]")
-    with pytest.raises(CheckpointError, match="there is no other checkpoint in the run"):
+    with pytest.raises(CheckpointError, match=mentions("no other checkpoint")):
         load_checkpoint(path)
 
 
@@ -179,7 +182,7 @@ def test_newer_format_asks_for_an_upgrade_and_names_other_checkpoints(folder: Ch
         load_checkpoint(path)
     for part in (
         f"format {FORMAT + 1}",
-        f"reads up to {FORMAT}",
+        f"up to {FORMAT}",
         "senju 9.9",
         "--checkpoint update_000000001",
     ):
@@ -234,7 +237,7 @@ def test_names_of_blobs_are_saved_and_sealed(folder: CheckpointFolder) -> None:
     path = folder.latest()
     assert load_checkpoint(path).blobs == blobs
     (path / STATE).write_text((path / STATE).read_text().replace(blobs[1], blobs[2]))
-    with pytest.raises(CheckpointError, match=r"state\.json is not what was written"):
+    with pytest.raises(CheckpointError, match=mentions("damaged", "state.json")):
         load_checkpoint(path)
 
 
@@ -248,8 +251,7 @@ def test_checkpoint_of_a_senju_that_knew_no_blobs_has_none(folder: CheckpointFol
 def test_checkpoint_without_its_blobs_is_refused(folder: CheckpointFolder) -> None:
     there, gone = blob_of(folder, 1), blob_of(folder, 2)
     (folder.blobs / gone).unlink()
-    expected = f"1 of its 2 blobs are gone from blobs, the first is {gone}; .* is update_000000003"
-    with pytest.raises(CheckpointError, match=expected):
+    with pytest.raises(CheckpointError, match=mentions("1 of its 2 blobs", gone, "update_000000003")):
         folder.save(4, Checkpoint(CONTENT.tensors, CONTENT.state, (there, gone)), keep=10)
     assert folder.latest().name == "update_000000003"
 
@@ -285,7 +287,7 @@ def test_no_blob_goes_while_a_checkpoint_cannot_say_what_it_needs(
     with caplog.at_level(logging.WARNING):
         save_with_blobs(folder, 3, range(3, 4), keep=2)
     assert len(BlobStore(folder.blobs).names()) == 3
-    assert "unused blobs are kept" in caplog.text
+    assert_mentions(caplog.text, "blobs are kept")
     save_with_blobs(folder, 4, range(4, 5), keep=2)
     assert len(BlobStore(folder.blobs).names()) == 2
 
@@ -348,7 +350,7 @@ def test_disk_too_full_to_begin_is_explained_and_left_as_it_was(train_small: Tra
     assert not (small_disk / "other").exists()
     with pytest.raises(RunFolderError, match=r"metrics.*disk is full"):
         senju.train(resume=small_disk / "run")
-    with pytest.raises(RunFolderError, match=r"config\.yaml: the disk is full"):
+    with pytest.raises(RunFolderError, match=mentions("config.yaml", "disk is full")):
         senju.train(resume=small_disk / "run", total_steps=10_000)
     after = sorted(path for path in (small_disk / "run").rglob("*") if "tensorboard" not in path.parts)
     assert after == before
@@ -390,5 +392,5 @@ def test_run_of_a_senju_that_knew_fewer_settings_goes_on(train_small: Train) -> 
     assert senju.train(resume=run.path, total_steps=5 * 256).metrics[-1]["update"] == 5
     content["state"]["collect"]["resign_below"] = 0.5
     seal(run.checkpoints.named("4"), content)
-    with pytest.raises(CheckpointError, match=r"is of the collect .*resign_below=0.5"):
+    with pytest.raises(CheckpointError, match=r"collect .*resign_below=0\.5"):
         senju.train(resume=run.path, from_checkpoint="4", total_steps=6 * 256)

@@ -24,6 +24,7 @@ from senju.runs import control, run_socket
 from senju.runs.control import ControlServer, ask, ask_if_trained
 from senju.runs.run import Run
 from senju.runs.run_socket import SOCKET
+from tests.facts import Facts, assert_mentions, mentions
 
 SECONDS = 60.0
 
@@ -80,26 +81,26 @@ def test_command_arrives_with_its_arguments_and_the_answer_comes_back(
 @pytest.mark.parametrize(
     ("command", "arguments", "expected"),
     [
-        ("paus", {}, "unknown command 'paus'; did you mean 'pause'?"),
-        ("explode", {}, "known are pause, reset, resume, status, workers"),
+        ("paus", {}, ("command 'paus'", "'pause'")),
+        ("explode", {}, ("'explode'", "pause, reset, resume, status, workers")),
         ("workers", {}, "workers.num_workers"),
         ("workers", {"num_workers": 0}, "workers.num_workers=0"),
         ("workers", {"num_workers": "many"}, "workers.num_workers='many'"),
-        ("workers", {"num_worker": 2}, "did you mean 'num_workers'?"),
+        ("workers", {"num_worker": 2}, ("'workers.num_worker'", "'num_workers'")),
         ("reset", {"workers": "all"}, "reset.workers='all'"),
         ("pause", {"wait": float("nan")}, "pause.wait=nan"),
         ("status", {"loud": True}, "unknown setting 'status.loud'"),
     ],
 )
 def test_wrong_command_is_explained_and_nobody_is_asked(
-    tmp_path: Path, command: str, arguments: dict[str, Any], expected: str
+    tmp_path: Path, command: str, arguments: dict[str, Any], expected: Facts
 ) -> None:
     def refuse(command: str, arguments: dict[str, Any]) -> dict[str, Any]:
         pytest.fail("was asked")
 
     with ControlServer(tmp_path, refuse), pytest.raises(ControlError) as caught:
         ask(tmp_path, command, **arguments)
-    assert expected in str(caught.value)
+    assert_mentions(str(caught.value), expected)
 
 
 def test_error_of_the_run_is_the_error_of_who_asked(tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ def test_unforeseen_error_leaves_its_client_without_an_answer_and_serves_the_nex
         return {"state": {"running"} if command == "status" else "running"}  # a set is not JSON
 
     with ControlServer(tmp_path, answer):
-        with pytest.raises(ControlError, match="no answer to 'status'"):
+        with pytest.raises(ControlError, match="'status'"):
             ask(tmp_path, "status")
         assert ask(tmp_path, "resume") == {"state": "running"}
     assert [error.exc_type for error in errors] == [TypeError]
@@ -271,7 +272,7 @@ def test_answer_that_never_ends_does_not_keep_the_run_from_ending(
         with ControlServer(idle_run, slow):
             asked = pool.submit(ask, idle_run, "pause")
             assert slow.is_asked.wait(SECONDS)
-        with pytest.raises(ControlError, match="is not being trained now"):
+        with pytest.raises(ControlError, match=mentions("not being trained", str(idle_run))):
             asked.result(SECONDS)
 
 
@@ -313,11 +314,8 @@ def test_server_may_be_started_again(tmp_path: Path) -> None:
 
 
 def test_run_that_is_not_trained_says_how_to_go_on(idle_run: Path) -> None:
-    with pytest.raises(ControlError) as caught:
+    with pytest.raises(ControlError, match=mentions("not being trained", f"senju train --resume {idle_run}")):
         ask(idle_run, "pause")
-    assert str(caught.value) == (
-        f"{idle_run} is not being trained now; go on with: senju train --resume {idle_run}"
-    )
     assert ask_if_trained(idle_run, "status") is None
 
 
@@ -394,7 +392,7 @@ def test_elsewhere_than_on_linux_a_short_path_works_and_a_long_one_is_refused(
         folder = Path(name) / ("long" * 30)
         folder.mkdir()
         for use in (lambda: ControlServer(folder, echo).__enter__(), lambda: ask(folder, "status")):
-            with pytest.raises(ControlError, match=r"too long for a socket.*bytes"):
+            with pytest.raises(ControlError, match=mentions("too long", "socket", "bytes", str(folder))):
                 use()
 
 
@@ -423,7 +421,7 @@ def test_something_else_of_that_name_is_not_removed(tmp_path: Path) -> None:
 
 
 def test_folder_that_vanished_is_explained(tmp_path: Path) -> None:
-    with pytest.raises(ControlError, match=r"control\.sock: No such file"):
+    with pytest.raises(ControlError, match=mentions("control.sock", "No such file")):
         ControlServer(tmp_path / "gone", echo).__enter__()
 
 
@@ -487,7 +485,7 @@ def test_socket_of_a_killed_run_counts_for_nothing_and_is_replaced(
     process.send_signal(signal.SIGKILL)
     process.wait(SECONDS)
     assert (idle_run / SOCKET).is_socket()
-    with pytest.raises(ControlError, match="is not being trained now"):
+    with pytest.raises(ControlError, match=mentions("not being trained", str(idle_run))):
         ask(idle_run, "status")
     with ControlServer(idle_run, echo):
         assert ask(idle_run, "resume") == {"command": "resume", "arguments": {}}
@@ -517,7 +515,7 @@ def test_run_without_a_free_file_descriptor_answers_when_it_has_one_again(
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(ask, tmp_path, "status")
         assert process.stderr is not None
-        assert process.stderr.readline().strip() == "a client cannot be answered: Too many open files"
+        assert_mentions(process.stderr.readline(), "client", "Too many open files")
         assert not asked.done()
         type_in(process, "resource.setrlimit(resource.RLIMIT_NOFILE, before)")
         assert asked.result(SECONDS) == {"command": "status"}

@@ -20,6 +20,7 @@ from senju.training.trainer import TrainingListener, TrainingProgress
 from senju.workers.role import new_event
 from tests.backends.trap_games import order, trap_plan
 from tests.conftest import Invoke, Train
+from tests.facts import assert_mentions, mentions
 
 TWO_SHARDS = {"collect": {"num_games": 32, "games_per_shard": 16, "rollout_steps": 8}}
 
@@ -56,7 +57,7 @@ def test_run_that_lost_a_shard_says_so_at_its_end(crippled: Run, invoke: Invoke)
     shown = invoke("status", crippled.path)
     assert "shards set aside" in shown.stdout
     resumed = invoke("train", "--resume", crippled.path)
-    assert "1 shards failed and were set aside" in resumed.stdout
+    assert_mentions(resumed.stdout, "1 shards", "set aside")
 
 
 def test_steps_of_a_run_that_lost_a_shard_go_on_from_its_checkpoint(crippled: Run, tmp_path: Path) -> None:
@@ -68,7 +69,7 @@ def test_steps_of_a_run_that_lost_a_shard_go_on_from_its_checkpoint(crippled: Ru
 def test_events_before_an_error_are_kept_with_their_time(tmp_path: Path) -> None:
     order(trap_plan(tmp_path), "raise", shard=0, at=9, always=True)
     began = datetime.now(UTC)
-    with pytest.raises(WorkerError, match="failing_shard=set_aside would go on"):
+    with pytest.raises(WorkerError, match=mentions("shard 0", "failing_shard=set_aside")):
         senju.train(run=tmp_path / "run", **trap_settings(tmp_path, shard_attempts=3, failing_shard="stop"))
     events = read_events(tmp_path / "run")
     assert [event["kind"] for event in events] == ["worker_failed", "worker_failed"]

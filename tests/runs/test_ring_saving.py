@@ -13,6 +13,7 @@ from senju.errors import CheckpointError
 from senju.runs.blobs import BlobStore, label_of
 from senju.runs.checkpoint import CheckpointFolder, load_checkpoint
 from senju.runs.ring_saving import RingSaver
+from tests.facts import mentions
 from tests.runs.rings import LARGE, SHAPE, new_ring, play, require_turns, save
 from tests.small_disks import fill
 
@@ -145,11 +146,11 @@ def test_turn_that_is_gone_or_not_there_yet_is_a_bug(new_saver: NewSaver) -> Non
     for turn in range(6):
         play(ring, turn)
     saver = new_saver(ring)
-    with pytest.raises(AssertionError, match="turn 1 is in the ring no more"):
+    with pytest.raises(AssertionError, match=mentions("turn 1", "no more")):
         saver.finish(1, 5)
-    with pytest.raises(AssertionError, match="turn 6 is not in the ring yet"):
+    with pytest.raises(AssertionError, match=mentions("turn 6", "yet")):
         saver.finish(5, 6)
-    with pytest.raises(AssertionError, match="turn 0 is not in the ring yet"):
+    with pytest.raises(AssertionError, match=mentions("turn 0", "yet")):
         new_saver(new_ring(replace(SHAPE, kept=1))).note(0)  # of one place: waits for the thread
 
 
@@ -167,16 +168,16 @@ def test_smaller_ring_takes_the_newest_turns_and_passes_over_other_blobs(
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
-        (replace(SHAPE, num_shards=1), "has a shard 1, and there is room for 1 shards"),
-        (replace(SHAPE, num_rows=5), r"has observation as uint8\[3, 4, 1,.*room for uint8\[3, 5, 1,"),
-        (replace(SHAPE, keeps_final=False), r"has final_at as int32\[3, 4\].*room for int32\[0, 0\]"),
+        (replace(SHAPE, num_shards=1), r"shard 1\b.* 1 shards"),
+        (replace(SHAPE, num_rows=5), r"observation .*uint8\[3, 4, 1,.*uint8\[3, 5, 1,"),
+        (replace(SHAPE, keeps_final=False), r"final_at .*int32\[3, 4\].*int32\[0, 0\]"),
     ],
 )
 def test_ring_of_other_settings_is_refused(new_saver: NewSaver, shape: RingShape, message: str) -> None:
     ring = new_ring()
     play(ring, 0)
     names = new_saver(ring).finish(0, 0)
-    with pytest.raises(CheckpointError, match=message + ".*: resume with the settings it was saved with"):
+    with pytest.raises(CheckpointError, match=message + ".*resume with the settings"):
         new_saver(new_ring(shape)).load(names)
 
 
@@ -221,7 +222,7 @@ def test_disk_that_fills_up_meanwhile_is_told_by_the_checkpoint_and_forgotten_wh
         for _ in range(2):
             with pytest.raises(CheckpointError, match=r"disk is full.*update_000000001"):
                 save(folder, saver, 2)
-    assert caplog.text.count("is not saved yet") == 1
+    assert caplog.text.count("not saved") == 1
     loaded = new_ring(LARGE)
     assert RingSaver(loaded, store).load(load_checkpoint(folder.latest()).blobs) == [0]
     require_turns(loaded, [0])

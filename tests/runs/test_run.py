@@ -11,6 +11,7 @@ from senju.games.rows import Rows
 from senju.kernels import unpack_legal
 from senju.runs.run import Run
 from tests.conftest import Train
+from tests.facts import mentions
 
 
 def test_folder_holds_settings_checkpoints_metrics_and_the_pictures(tic_tac_toe_run: Run) -> None:
@@ -54,20 +55,20 @@ def test_agent_of_an_older_checkpoint_can_be_asked_for(tic_tac_toe_run: Run) -> 
 @pytest.mark.parametrize("make", ["mkdir", "touch"])
 def test_what_is_no_run_is_refused(tmp_path: Path, make: str) -> None:
     getattr(tmp_path / "thing", make)()
-    with pytest.raises(RunFolderError, match=r"thing is not a run.*config.yaml"):
+    with pytest.raises(RunFolderError, match=mentions("thing", "not a run", "config.yaml")):
         Run(tmp_path / "thing")
 
 
 def test_a_folder_of_several_agents_is_told_from_a_run(tmp_path: Path) -> None:
     (tmp_path / "six" / "agent_1").mkdir(parents=True)
     (tmp_path / "six" / "agent_1" / "config.yaml").touch()
-    with pytest.raises(RunFolderError, match=r"six is not a run.* name one, like .*six/agent_1$"):
+    with pytest.raises(RunFolderError, match=r"six is not a run.*/six/agent_1$"):
         Run(tmp_path / "six")
 
 
 def test_run_with_damaged_settings_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("game: {name: tic_tac_toe}\nsead: 3\n")
-    with pytest.raises(ConfigError, match="unknown setting 'sead'; did you mean 'seed'"):
+    with pytest.raises(ConfigError, match=mentions("unknown setting", "'sead'", "'seed'")):
         Run(tmp_path)
 
 
@@ -93,7 +94,7 @@ def test_file_of_a_run_is_replaced_whole_or_not_at_all(train_small: Train) -> No
     run = train_small()
     run.write("note.txt", "an agent\n")
     assert (run.path / "note.txt").read_text() == "an agent\n"
-    with pytest.raises(RunFolderError, match=r"cannot write .*checkpoints: Is a directory"):
+    with pytest.raises(RunFolderError, match=mentions("checkpoints", "Is a directory")):
         run.write("checkpoints", "an agent\n")
     assert not [path for path in run.path.iterdir() if path.name.startswith(".")]
 
@@ -102,5 +103,5 @@ def test_agent_refuses_to_judge_a_finished_game(train_small: Train) -> None:
     run = train_small()
     states = run.game.new_games(2)
     states["is_over"][1] = True
-    with pytest.raises(NoLegalActionError, match="tic_tac_toe: row 1: the game is over"):
+    with pytest.raises(NoLegalActionError, match=mentions("tic_tac_toe", "row 1", "over")):
         run.agent.evaluate(states)

@@ -19,6 +19,7 @@ from senju.runs.checkpoint import STATE, TENSORS, load_checkpoint, read_content
 from senju.runs.run import Run
 from senju.training.persistence import RunPersistence
 from tests.conftest import DECISIONS_PER_UPDATE, SMALL
+from tests.facts import mentions
 from tests.mutations import mutations
 
 POOL = {
@@ -75,7 +76,7 @@ def test_state_that_is_nested_without_end_is_a_checkpoint_error(run: Run) -> Non
     path = run.checkpoints.latest()
     for text in ("[" * 100_000, '{"content":' * 100_000, b"\xff\xfe".decode("latin-1")):
         (path / STATE).write_text(text)
-        with pytest.raises(CheckpointError, match="cut off or not JSON"):
+        with pytest.raises(CheckpointError, match=mentions("state.json", "JSON")):
             load_checkpoint(path)
 
 
@@ -92,7 +93,7 @@ def test_named_pipe_in_a_checkpoint_is_refused_and_not_waited_for(run: Run, name
     file = run.checkpoints.latest() / name
     file.unlink()
     os.mkfifo(file)
-    with pytest.raises(CheckpointError, match="not a regular file"):
+    with pytest.raises(CheckpointError, match=mentions(name, "regular file")):
         load_checkpoint(file.parent)
 
 
@@ -101,11 +102,11 @@ def test_named_pipes_as_config_or_blob_are_refused_and_not_waited_for(run: Run) 
     name = sorted(store.names())[0]
     (store.folder / name).unlink()
     os.mkfifo(store.folder / name)
-    with pytest.raises(CheckpointError, match="not a regular file"):
+    with pytest.raises(CheckpointError, match=mentions(name, "regular file")):
         store.read(name)
     (run.path / "config.yaml").unlink()
     os.mkfifo(run.path / "config.yaml")
-    with pytest.raises(RunFolderError, match="is not a run"):
+    with pytest.raises(RunFolderError, match=mentions(run.path.name, "not a run")):
         Run(run.path)
 
 
@@ -168,7 +169,7 @@ def test_checkpoint_that_lacks_a_turn_of_its_replay_is_refused(run: Run, place: 
     assert len(content["state"]["turns"]) > 2
     del content["state"]["turns"][place]
     (path / STATE).write_text(sealed(content))
-    with pytest.raises(CheckpointError, match="rollouts of 1 updates are missing"):
+    with pytest.raises(CheckpointError, match=mentions("rollouts", "1 updates", "missing")):
         take_up(run)
 
 

@@ -22,6 +22,7 @@ from senju.models.model import Model
 from senju.search.puct import SearchResult, StopReason, TreeSearch
 from senju.search.settings import SearchConfig
 from tests.collect.toy_games import Meeting, Race
+from tests.facts import mentions
 from tests.search.positions import check_tree, random_positions, tree_of
 from tests.search.toys import EvenModel, Place, TableGame, TableModel
 
@@ -368,7 +369,7 @@ def test_a_finished_game_is_refused(connect_four: Game, model: Model) -> None:
     for action in (0, 1, 0, 1, 0, 1, 0):
         connect_four.step(states, np.array([[action]], np.int32), connect_four.new_outcomes(1))
     search = TreeSearch(connect_four, model)
-    with pytest.raises(NoLegalActionError, match="connect_four, at the root"):
+    with pytest.raises(NoLegalActionError, match=mentions("connect_four", "root")):
         search.run(states)
     assert search.run(connect_four.new_games(1), nodes=10).nodes == 10  # and is forgotten
 
@@ -390,7 +391,7 @@ def test_rewards_underway_and_beyond_one_are_refused(look_ahead: int) -> None:
 
 def test_games_that_stop_without_an_end_are_refused() -> None:
     game = TableGame(Place(0, {0: 1}), Place(1, {}))
-    with pytest.raises(GameContractError, match=r"table, after 0.*no action is legal"):
+    with pytest.raises(GameContractError, match=mentions("table", "after 0", "legal")):
         TreeSearch(game, TableModel()).run(game.new_games(1))
 
 

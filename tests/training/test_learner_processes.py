@@ -252,7 +252,7 @@ def test_process_that_the_system_killed_for_memory_leads_to_fewer(
     team.learn()
     (event,) = team.runner.take_events()
     assert event.kind == "fewer_learners"
-    assert "the system was out of memory" in event.message
+    assert "out of memory" in event.message
     assert pids_of(team.runner) == [kept]
 
 
@@ -262,7 +262,7 @@ def test_senju_error_in_a_process_stops_the_run(team: Team) -> None:
     order(team.folders[TRAPPED_PPO], "diverge")
     team.world.play()
     pid = next(iter(pids_of(team.runner)))
-    expected = r"has diverged \(learner \d, training \d+ of agent 1 \(seat 1\), turn \d+"
+    expected = r"diverged.*learner \d, training \d+ of agent 1 \(seat 1\), turn \d+"
     with pytest.raises(ModelError, match=expected):
         team.runner.learn([team.world.task(TRAPPED_PPO)])
     assert is_alive(pid)

@@ -214,7 +214,7 @@ def test_dqn_learns_against_the_pool() -> None:
 def test_a_snapshot_of_another_architecture_is_refused() -> None:
     loop = begin(new_loop())
     other = new_loop(model={"name": "mlp", "hidden": [24]})
-    with pytest.raises(ModelError, match=r"weights of \d+ bytes for a network of \d+ bytes: .* architecture"):
+    with pytest.raises(ModelError, match=r"\d+ bytes .*\d+ bytes.* architecture"):
         loop.backend.publish(loop.learner.weights(), 0, opponents={0: other.learner.weights()})
 
 
@@ -228,7 +228,7 @@ def test_a_run_of_another_architecture_is_an_opponent_like_any_other(tic_tac_toe
 
 def test_a_failing_opponent_stops_the_loop_with_its_name_row_and_step() -> None:
     loop = begin(new_loop({"fixed": [f"{HERE}:stumbler"]}))
-    expected = rf"opponent {HERE}:stumbler raised ZeroDivisionError.*tic_tac_toe, row \d+, game \d+, step \d+"
+    expected = rf"{HERE}:stumbler.* ZeroDivisionError.*tic_tac_toe, row \d+, game \d+, step \d+"
     with pytest.raises(OpponentError, match=expected):
         many_updates(loop, 4)
 
@@ -239,7 +239,7 @@ def test_the_loop_goes_on_without_a_failing_opponent(caplog: pytest.LogCaptureFi
     assert loop.pool is not None
     with caplog.at_level(logging.WARNING):
         metrics = many_updates(loop, 8)
-    assert caplog.text.count("training goes on without it") == 2
+    assert caplog.text.count("goes on without") == 2
     assert [member.name for member in loop.pool.fixed] == ["random"]
     assert all(np.isfinite(list(record.values())).all() for record in metrics)
     assert metrics[-1]["largest_ratio_error"] < 1e-5

@@ -7,6 +7,7 @@ import torch
 
 from senju.errors import ConfigError
 from senju.training.probe import probe
+from tests.facts import mentions
 
 
 def test_probe_tells_each_stages_speed_and_leaves_nothing_behind(
@@ -24,5 +25,5 @@ def test_probe_tells_each_stages_speed_and_leaves_nothing_behind(
 
 
 def test_probe_of_an_unknown_game_names_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'tic_tac_toe'"):
+    with pytest.raises(ConfigError, match=mentions("'tictactoe'", "'tic_tac_toe'")):
         probe("tictactoe")

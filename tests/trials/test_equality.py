@@ -11,6 +11,7 @@ from senju.runs.run_config import RunConfig
 from senju.trials.equality import Candidate, candidates, killing, verify
 from senju.trials.rig import Rig
 from senju.trials.scale import SMALL, scaled_config
+from tests.facts import mentions
 
 ONCE_MORE = Candidate("serial", 1)
 GAMES = "tests.trials.unequal_games"
@@ -34,7 +35,7 @@ def test_every_backend_is_tried_with_every_number_of_workers_and_serial_once() -
         "threads, 1 worker",
         "threads, 3 workers",
     ]
-    with pytest.raises(UnknownNameError, match="did you mean 'threads'"):
+    with pytest.raises(UnknownNameError, match=mentions("'thread'", "'threads'")):
         candidates(["thread"], [1])
 
 

@@ -10,6 +10,7 @@ from senju.errors import RunFolderError
 from senju.trials.profiling import profile, write_timeline
 from senju.trials.rig import SERIAL
 from senju.trials.scale import SMALL, scaled_config
+from tests.facts import mentions
 
 CONFIG = scaled_config("tic_tac_toe", SMALL, {"threads": 1})
 
@@ -50,5 +51,5 @@ def test_timeline_holds_the_learner_and_every_worker(tmp_path: Path) -> None:
 
 def test_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunFolderError, match="cannot write the timeline to"):
+    with pytest.raises(RunFolderError, match=mentions("timeline", str(tmp_path / "file"))):
         write_timeline(profile(CONFIG, SERIAL, 1), tmp_path / "file", "timeline")

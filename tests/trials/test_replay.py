@@ -14,6 +14,7 @@ from senju.errors import CheckpointError
 from senju.games import make_game
 from senju.trials.replay import replay
 from tests.backends.common import new_plan
+from tests.facts import mentions
 
 
 def saved(folder: Path, game: str) -> Path:
@@ -40,5 +41,5 @@ def test_shard_that_does_not_fail_is_told_apart(tmp_path: Path) -> None:
 
 def test_other_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(CheckpointError, match="is not a failing shard's file"):
+    with pytest.raises(CheckpointError, match=mentions("notes.txt", "failing shard's file")):
         Reproduction.load(tmp_path / "notes.txt")

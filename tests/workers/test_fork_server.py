@@ -18,6 +18,7 @@ from senju.workers.fork_server import ForkedProcess, ForkServerLease, SpawnedPro
 from senju.workers.process import ProcessHandle
 from senju.workers.role import Ending
 from tests.backends.common import is_alive
+from tests.facts import assert_mentions
 from tests.workers.self_describing import SelfDescribing
 
 pytestmark = pytest.mark.slow
@@ -77,11 +78,15 @@ def test_how_a_process_ended_is_known(can_fork: bool, monkeypatch: pytest.Monkey
     monkeypatch.setattr(fork_server, "CAN_FORK", can_fork)
     with started_process() as (handle, _):
         handle.channel.send(Message(Kind.TASK, 1, 7))
-        assert handle.wait() == handle.wait() == Ending("ended with exit code 7")
+        ending = handle.wait()
+        assert ending == handle.wait() == Ending(ending.how)
+        assert_mentions(ending.how, "exit code 7")
         handle.kill()  # its number may belong to another process now
     with started_process() as (handle, _):
         os.kill(handle.pid or 0, signal.SIGTERM)
-        assert handle.wait() == Ending("was killed by signal 15 (SIGTERM)", was_killed=True)
+        ending = handle.wait()
+        assert ending == Ending(ending.how, was_killed=True)
+        assert_mentions(ending.how, "signal 15 (SIGTERM)")
 
 
 def test_no_two_processes_draw_the_same_numbers() -> None:

@@ -75,7 +75,7 @@ def test_picture_is_well_formed_and_shows_every_pair_twice() -> None:
     texts = [element.text for element in tree.iter(f"{SVG}text")]
     assert sum(text in ("100", "0", "95", "5", "90", "10") for text in texts) >= 12
     assert texts.count("paper & <glue>") == 2  # a row and a column
-    assert any(text and text.startswith("A cycle: rock beats scissors") for text in texts)
+    assert any(text and "rock beats scissors" in text for text in texts)
     assert len(list(tree.iter(f"{SVG}circle"))) == 4  # a rating each
 
 

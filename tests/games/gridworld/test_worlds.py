@@ -27,6 +27,7 @@ from senju.games.gridworld import (
 from senju.games.gridworld.core.start import reset_rows
 from senju.games.gridworld.core.turn import step_rows
 from senju.games.gridworld.core.view import observe_rows
+from tests.facts import mentions
 from tests.games.gridworld.playing import world
 
 ODD_SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -113,9 +114,9 @@ def test_arrays_of_another_shape_or_with_gaps_are_refused() -> None:
     states, outcomes = game.new_games(4), game.new_outcomes(4)
     with pytest.raises(GameContractError, match=r"tag: .*settings"):
         game.observe(larger.new_games(4), game.new_observations(4))
-    with pytest.raises(GameContractError, match=r"actions has shape \[4, 4\]; expected \[4, 5\]"):
+    with pytest.raises(GameContractError, match=mentions("actions", "[4, 4]", "expected [4, 5]")):
         game.step(states, np.zeros((4, 4), np.int32), outcomes)
-    with pytest.raises(GameContractError, match=r"states has shape \[2\], with gaps"):
+    with pytest.raises(GameContractError, match=mentions("states", "[2]", "gaps")):
         game.observe(states[::2], game.new_observations(2))
 
 
@@ -168,18 +169,18 @@ BAD_RULES: dict[str, tuple[Callable[[], WorldRules], str]] = {
         lambda: replace(GOOD, map="#.#\n#?#"),
         r"w: .*'\?' in line 2, column 2",
     ),
-    "empty map": (lambda: replace(GOOD, map=""), "w: the map is empty"),
+    "empty map": (lambda: replace(GOOD, map=""), "w: .*map.*empty"),
     "huge map": (lambda: replace(GOOD, map="." * 256), "w: .*1×256.*255"),
     "unequal maps": (
         lambda: replace(GOOD, map=("..", "...")),
-        "w: maps of 1×2 and 1×3",
+        "w: .*1×2 and 1×3",
     ),
     "no free cell": (
         lambda: replace(GOOD, map="###"),
-        "w: the map of 1×3 has no free cell",
+        "w: .*1×3 .*no free cell",
     ),
-    "blocked starts": (lambda: replace(GOOD, start_on=("wall",)), "has no free cell"),
-    "too many agents": (lambda: replace(GOOD, num_agents=3), "w: the map of 2×3 has 2 free cells"),
+    "blocked starts": (lambda: replace(GOOD, start_on=("wall",)), "no free cell"),
+    "too many agents": (lambda: replace(GOOD, num_agents=3), "w: .*2×3 .*2 free cells"),
     "no agents": (lambda: replace(GOOD, num_agents=0), "w: num_agents=0.*1 to 127"),
     "too many seats": (lambda: replace(GOOD, num_agents=128), "w: num_agents=128.*1 to 127"),
     "no turns": (lambda: replace(GOOD, max_turns=0), "w: max_turns=0"),
@@ -248,7 +249,7 @@ BAD_RULES: dict[str, tuple[Callable[[], WorldRules], str]] = {
         lambda: replace(
             GOOD, spawns=(Spawn("grass", ("wall",), 0.1, only_while=Share("gras", "wall", 0.1)),)
         ),
-        "w: spawning on grass: only_while: unknown kind 'gras'",
+        "w: .*grass.*only_while.*'gras'",
     ),
     "too many spawns": (lambda: replace(GOOD, spawns=(Spawn("grass", ("wall",), 0.1),) * 65), "w: 65 spawns"),
     "scatters too many": (
@@ -265,7 +266,7 @@ BAD_RULES: dict[str, tuple[Callable[[], WorldRules], str]] = {
     ),
     "beam changes the unknown": (
         lambda: replace(GOOD, beams=(Beam("ray", "r", "#ffffff", changes={"gras": "wall"}),)),
-        "w: beam ray: changes: unknown kind 'gras'",
+        "w: beam ray.*changes.*'gras'",
     ),
     "unknown outside": (
         lambda: replace(GOOD, view=View(outside="sea")),

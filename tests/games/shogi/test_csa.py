@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from senju.games.shogi.csa import CsaError, GameRecord, read_csa, read_csa_file, write_csa
 from senju.games.shogi.layout import START_SFEN, Ending
 from senju.games.shogi.record import ENDINGS, MAX_PLIES, RecordError, ending_word
+from tests.facts import Facts, assert_mentions, mentions
 from tests.games.shogi.games import random_game, random_moves
 
 SHORT = """V2.2
@@ -242,28 +243,27 @@ def test_files_are_read_in_both_encodings(tmp_path: Path, octets: bytes, name: s
 @pytest.mark.parametrize(
     ("octets", "expected"),
     [
-        (b"\x819\x81", "not text in utf-8 or cp932"),
-        (b"'CSA encoding=UTF-8\nN+\x89\n", "not text in utf-8"),
-        (b"'CSA encoding=EUC-JP\n", "encoding 'EUC-JP' is unknown"),
-        (b"V2.2\nPI\n+\n+7775FU\n%TORYO\n", "game.csa: CSA line 4"),
+        (b"\x819\x81", ("utf-8", "cp932")),
+        (b"'CSA encoding=UTF-8\nN+\x89\n", "utf-8"),
+        (b"'CSA encoding=EUC-JP\n", ("encoding", "'EUC-JP'")),
+        (b"V2.2\nPI\n+\n+7775FU\n%TORYO\n", "line 4"),
     ],
 )
-def test_files_that_cannot_be_read_are_named(tmp_path: Path, octets: bytes, expected: str) -> None:
+def test_files_that_cannot_be_read_are_named(tmp_path: Path, octets: bytes, expected: Facts) -> None:
     path = tmp_path / "game.csa"
     path.write_bytes(octets)
     with pytest.raises(CsaError) as caught:
         read_csa_file(path)
-    assert expected in str(caught.value)
-    assert "game.csa" in str(caught.value)
+    assert_mentions(str(caught.value), "game.csa", expected)
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CsaError, match=r"none\.csa: No such file"):
+    with pytest.raises(CsaError, match=mentions("none.csa", "No such file")):
         read_csa_file(tmp_path / "none.csa")
 
 
 HEAD = "V2.2\nPI\n+\n"
-CUT = "is the file cut off?"
+CUT = "cut off"
 REFUSED = {
     "nothing": ("", ["no CSA record"]),
     "only comments": ("'one\n/\n'two\n", ["no CSA record"]),
@@ -302,14 +302,14 @@ REFUSED = {
     "half a piece on a square": ("P+59O\n+\n", ["four letters each"]),
     "square nought": ("P+50OU\n+\n", ["four letters each"]),
     "two pieces on a square": ("P+59OU59KI\n+\n", ["Black's king on 5i"]),
-    "king in hand": ("P+00OU\n+\n", ["OU cannot be in hand"]),
-    "promoted piece in hand": ("P+00TO\n+\n", ["TO cannot be in hand"]),
+    "king in hand": ("P+00OU\n+\n", ["OU", "in hand"]),
+    "promoted piece in hand": ("P+00TO\n+\n", ["TO", "in hand"]),
     "too many in hand": ("P+" + "00HI" * 3 + "\n+\n", ["2 HI"]),
     "all others on a square": ("P+59AL\n+\n", ["00AL"]),
-    "unknown P": ("PX\n", ["expected PI, P1 to P9, P+ or P-"]),
-    "no king": ("P-51OU\n+\n", ["Black has no king"]),
+    "unknown P": ("PX\n", ["PI, P1 to P9, P+ or P-"]),
+    "no king": ("P-51OU\n+\n", ["Black", "no king"]),
     "three bishops": ("P+59OU\nP-51OU22KA33UM\nP+00KA\n+\n", ["3 bishops"]),
-    "stuck pawn": ("P+59OU11FU\nP-51OU\n+\n", ["Black's pawn on 1a could never move"]),
+    "stuck pawn": ("P+59OU11FU\nP-51OU\n+\n", ["Black's pawn on 1a", "never move"]),
     "king to be taken": ("P+59OU52KI\nP-51OU\n+\n%TORYO\n", ["White's king"]),
     "the other's turn": (HEAD + "-3334FU\n%TORYO\n", ["line 4", "ply 1", "Black"]),
     "two moves of one side": (HEAD + "+7776FU\n+2726FU\n%TORYO\n", ["line 5", "ply 2", "White"]),
@@ -320,8 +320,8 @@ REFUSED = {
         ["ply 1", "White's pawn on 3c"],
     ),
     "another piece": (HEAD + "+7776KI\n%TORYO\n", ["FU", "77", "KI"]),
-    "promoted piece dropped": (HEAD + "+0055TO\n%TORYO\n", ["TO cannot be in hand"]),
-    "nothing in hand": (HEAD + "+0055FU\n%TORYO\n", ["ply 1", "Black has no pawn in hand"]),
+    "promoted piece dropped": (HEAD + "+0055TO\n%TORYO\n", ["TO", "in hand"]),
+    "nothing in hand": (HEAD + "+0055FU\n%TORYO\n", ["ply 1", "Black", "no pawn"]),
     "no line": (HEAD + "+7764FU\n%TORYO\n", ["ply 1", "7g", "6d"]),
     "too far": (
         HEAD + "+7776FU\n-3334FU\n+2725FU\n%TORYO\n",
