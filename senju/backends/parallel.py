@@ -20,7 +20,7 @@ from senju.backends.building import new_models, new_shard, warm_up_plan, weight_
 from senju.backends.plan import Plan, PolicyPlan
 from senju.backends.reproduction import FAILED_SHARDS, Reproduction
 from senju.backends.rollout_role import RolloutRole
-from senju.backends.schedule import Finished, RolloutTask, Schedule
+from senju.backends.schedule import Finished, RolloutTask, TurnSchedule
 from senju.backends.shared_block import FIRST_STAGE, RolloutBlock, require_room
 from senju.collect.orders import NO_ORDERS, Orders, pack_orders, unpack_orders
 from senju.collect.rollout import STAGES
@@ -128,7 +128,7 @@ class ParallelBackend(Backend):
             on_failure.pop_all()
         self._waited = 0.0
         self._reported_stats = np.zeros_like(self._block.stats)
-        self._schedule = Schedule(plan.num_shards, self._block.depth)
+        self._schedule = TurnSchedule(plan.num_shards, self._block.depth)
         role = RolloutRole(
             plan,
             self._models,

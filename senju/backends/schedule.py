@@ -49,10 +49,10 @@ class _Line:
         self.failures = 0  # of the next turn
 
 
-class Schedule(TaskQueue):
+class TurnSchedule(TaskQueue):
     """The rollouts of all shards.
 
-    >>> schedule = Schedule(num_shards=2, depth=1)
+    >>> schedule = TurnSchedule(num_shards=2, depth=1)
     >>> first, second = schedule.begin(), schedule.begin()
     >>> schedule.finish(second, Played(0)), schedule.ready()
     (True, [1])

@@ -48,7 +48,7 @@ class Message(NamedTuple):
     blocks: Sequence[Block] = ()
 
 
-class Failure(NamedTuple):
+class WorkerFailure(NamedTuple):
     """An exception in a worker, as the values of a FAILED message."""
 
     error: str  # the class's name
@@ -73,7 +73,7 @@ def failed(error: BaseException, number: int = 0) -> Message:
     """An exception as a message; of long texts the end of the traceback and the start of the text remain."""
     text, trace = str(error), "".join(traceback.format_exception(error))
     for longest in _LONGEST_TEXTS:
-        failure = Failure(
+        failure = WorkerFailure(
             type(error).__name__, text[:longest], trace[-longest:], isinstance(error, SenjuError)
         )
         if len(json.dumps(failure)) < _LONGEST_MESSAGE // 2:

@@ -17,7 +17,7 @@ from senju.workers.fork_server import (
     import_path,
     start_process,
 )
-from senju.workers.role import WORKER_BYTES, Ending, Executor, Role, WorkerHandle
+from senju.workers.role import WORKER_BYTES, Executor, Role, WorkerEnding, WorkerHandle
 from senju.workers.worker_main import STACK_SIGNAL
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -70,19 +70,19 @@ class ProcessHandle(WorkerHandle):
     def kill(self) -> None:
         self._process.kill()
 
-    def wait(self) -> Ending:
+    def wait(self) -> WorkerEnding:
         code = self._process.wait()
         if code is None:
-            return Ending("did not end when it was killed")
+            return WorkerEnding("did not end when it was killed")
         if code >= 0:
-            return Ending(f"ended with exit code {code}")
+            return WorkerEnding(f"ended with exit code {code}")
         number = signal.Signals(-code)
         why, lacks_memory = "", False
         if number == signal.SIGKILL:
             lacks_memory = count_memory_kills() > self._memory_kills
             why = ": the system was out of memory" if lacks_memory else ": by kill -9 or the like"
         was_killed = number in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
-        return Ending(f"was killed by signal {-code} ({number.name}{why})", was_killed, lacks_memory)
+        return WorkerEnding(f"was killed by signal {-code} ({number.name}{why})", was_killed, lacks_memory)
 
     def stack(self) -> str:
         assert self.output is not None

@@ -139,7 +139,7 @@ class TaskQueue(ABC):
         return True
 
 
-class Ending(NamedTuple):
+class WorkerEnding(NamedTuple):
     """How a worker ended."""
 
     how: str  # in words: "was killed by signal 9"
@@ -161,7 +161,7 @@ class WorkerHandle(ABC):
         """End it at once, if that is possible."""
 
     @abstractmethod
-    def wait(self) -> Ending:
+    def wait(self) -> WorkerEnding:
         """Wait for its end."""
 
     @abstractmethod

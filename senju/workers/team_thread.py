@@ -10,9 +10,9 @@ from collections.abc import Callable
 from functools import partial
 from time import monotonic
 
-from senju.workers.channel import Failure, Kind, Message
+from senju.workers.channel import Kind, Message, WorkerFailure
 from senju.workers.dispatcher import Dispatcher
-from senju.workers.role import Ending, Executor, Payload
+from senju.workers.role import Executor, Payload, WorkerEnding
 from senju.workers.roster import Roster
 from senju.workers.thread import ThreadExecutor
 from senju.workers.wakeup import Wakeup
@@ -134,7 +134,7 @@ class TeamThread:
             payload = Payload(values, message.blocks)
             self._dispatcher.on_done(worker, message.number, began, ended, payload)
         elif message.kind == Kind.FAILED:
-            self._dispatcher.on_failed(worker, message.number, Failure(*message.values))
+            self._dispatcher.on_failed(worker, message.number, WorkerFailure(*message.values))
         elif message.kind == Kind.NOTE:
             self._journal.add_note(worker.index, worker.task, message.values)
         else:
@@ -165,7 +165,7 @@ class TeamThread:
             return
         stack = worker.handle.stack().rstrip()
         detail = f"; its stack:\n{stack}\n" if stack else ""
-        ending = Ending(f"gave no sign of life for {worker.silent_seconds:.1f} s", detail=detail)
+        ending = WorkerEnding(f"gave no sign of life for {worker.silent_seconds:.1f} s", detail=detail)
         if worker.handle.can_be_killed:
             self._end(worker)
             self._dispatcher.on_end(worker, ending, kind="hung")
@@ -173,7 +173,7 @@ class TeamThread:
             self._dispatcher.on_hung_thread(worker, ending)
             self._dismiss(worker)  # for when it comes back
 
-    def _end(self, worker: Worker) -> Ending:
+    def _end(self, worker: Worker) -> WorkerEnding:
         """End a worker and release what belongs to it."""
         handle = worker.handle
         handle.kill()

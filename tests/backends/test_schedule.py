@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from senju.backends.schedule import Finished, Played, RolloutTask, Schedule
+from senju.backends.schedule import Finished, Played, RolloutTask, TurnSchedule
 
 
 class AnySchedule(RuleBasedStateMachine):
@@ -15,7 +15,7 @@ class AnySchedule(RuleBasedStateMachine):
 
     @initialize(num_shards=st.integers(1, 4), depth=st.integers(1, 4))
     def start(self, num_shards: int, depth: int) -> None:
-        self.schedule = Schedule(num_shards, depth)
+        self.schedule = TurnSchedule(num_shards, depth)
         self.num_shards, self.depth = num_shards, depth
         self.playing: list[RolloutTask] = []
         self.late: list[RolloutTask] = []  # tasks that nobody waits for any more
@@ -172,7 +172,7 @@ AnySchedule.TestCase.settings = settings(max_examples=150, stateful_step_count=6
 TestAnySchedule = AnySchedule.TestCase
 
 
-def played(schedule: Schedule, version: int = 0) -> list[RolloutTask]:
+def played(schedule: TurnSchedule, version: int = 0) -> list[RolloutTask]:
     """Play all that can be played."""
     tasks = []
     while task := schedule.begin():
@@ -184,7 +184,7 @@ def played(schedule: Schedule, version: int = 0) -> list[RolloutTask]:
 @pytest.mark.parametrize("max_lag", [0, 1, 3])
 def test_lag_never_exceeds_its_bound_and_reaches_it(max_lag: int) -> None:
     """The learner publishes version n + 1 after turn n; workers play as far ahead as they may."""
-    schedule, lags = Schedule(2, max_lag + 1), []
+    schedule, lags = TurnSchedule(2, max_lag + 1), []
     for learner_version in range(12):
         schedule.release()
         played(schedule, version=learner_version)
@@ -195,7 +195,7 @@ def test_lag_never_exceeds_its_bound_and_reaches_it(max_lag: int) -> None:
 
 def test_turn_that_is_taken_in_parts_holds_all_back() -> None:
     """Otherwise the shard that was first would play on with weights that are about to be replaced."""
-    schedule = Schedule(2, depth=1)
+    schedule = TurnSchedule(2, depth=1)
     first, second = schedule.begin(), schedule.begin()
     assert first is not None
     assert second is not None
@@ -211,7 +211,7 @@ def test_turn_that_is_taken_in_parts_holds_all_back() -> None:
 
 
 def test_shard_that_is_set_aside_is_waited_for_no_more() -> None:
-    schedule = Schedule(3, depth=2)
+    schedule = TurnSchedule(3, depth=2)
     played(schedule)
     schedule.abandon(RolloutTask(0, 1, 2))  # with two rollouts finished
     handed_over = []
@@ -224,7 +224,7 @@ def test_shard_that_is_set_aside_is_waited_for_no_more() -> None:
 
 
 def test_failures_are_counted_until_the_rollout_is_finished() -> None:
-    schedule = Schedule(1, depth=1)
+    schedule = TurnSchedule(1, depth=1)
     for attempt in (1, 2):
         task = schedule.begin()
         assert task is not None

@@ -16,7 +16,7 @@ from senju.workers import fork_server
 from senju.workers.channel import Kind, Message
 from senju.workers.fork_server import ForkedProcess, ForkServerLease, SpawnedProcess
 from senju.workers.process import ProcessHandle
-from senju.workers.role import Ending
+from senju.workers.role import WorkerEnding
 from tests.backends.common import is_alive
 from tests.workers.self_describing import SelfDescribing
 
@@ -77,11 +77,11 @@ def test_how_a_process_ended_is_known(can_fork: bool, monkeypatch: pytest.Monkey
     monkeypatch.setattr(fork_server, "CAN_FORK", can_fork)
     with started_process() as (handle, _):
         handle.channel.send(Message(Kind.TASK, 1, 7))
-        assert handle.wait() == handle.wait() == Ending("ended with exit code 7")
+        assert handle.wait() == handle.wait() == WorkerEnding("ended with exit code 7")
         handle.kill()  # its number may belong to another process now
     with started_process() as (handle, _):
         os.kill(handle.pid or 0, signal.SIGTERM)
-        assert handle.wait() == Ending("was killed by signal 15 (SIGTERM)", was_killed=True)
+        assert handle.wait() == WorkerEnding("was killed by signal 15 (SIGTERM)", was_killed=True)
 
 
 def test_no_two_processes_draw_the_same_numbers() -> None:
