@@ -145,7 +145,7 @@ class ParallelBackend(Backend):
         self._team = RolloutTeam(role, self._schedule, executor, limits, has_prefetch=True)
         self._team.num_shards = plan.num_shards
         files = [self._descriptor] if self._descriptor >= 0 else []
-        self._dropped = weakref.finalize(self, self._team.wakeup.drop, files)
+        self._dropped = weakref.finalize(self, self._team.drop, files)
         self._dropped.atexit = False  # workers notice the end of this process by themselves
         return self._team
 

@@ -1,6 +1,7 @@
-"""What happened to a team, for reports, for the log, and for callers that wait."""
+"""What happened to a team and what its workers printed, for the log, for reports and for callers that wait."""
 
 import logging
+import os
 from collections import deque
 from typing import Any, NamedTuple
 
@@ -10,6 +11,8 @@ from senju.workers.role import Activity, Event, Report, new_event
 logger = logging.getLogger(__name__)
 
 _MOST_ACTIVITIES = 50_000  # kept for the timeline until the next report
+_TAIL = 4_000  # characters of what a worker printed
+_PIPE_BYTES = 65_536  # what a pipe holds, and so all that a dead worker may have left there
 
 
 class Note(NamedTuple):
@@ -61,3 +64,29 @@ class Journal:
         """Notes since the last call."""
         taken, self._notes = self._notes, []
         return taken
+
+
+class WorkerOutput:
+    """Reads what a worker process prints: logs it line by line, and keeps the end for messages."""
+
+    def __init__(self, descriptor: int, worker_name: str) -> None:
+        self.descriptor, self._worker_name = descriptor, worker_name
+        self.is_open = True
+        self._tail = ""
+
+    def read(self) -> str:
+        """Read and log what has been printed; once, because other workers must be heard too."""
+        try:
+            data = os.read(self.descriptor, _PIPE_BYTES)
+        except BlockingIOError:
+            return ""
+        self.is_open = bool(data)
+        text = data.decode(errors="replace")
+        self._tail = (self._tail + text)[-_TAIL:]
+        for line in text.splitlines():
+            logger.info("%s: %s", self._worker_name, line)
+        return text
+
+    def __str__(self) -> str:
+        """The end of the output, to be appended to a message."""
+        return f"; it printed:\n{self._tail.rstrip()}" if self._tail.strip() else ""

@@ -8,8 +8,7 @@ from collections.abc import Collection
 from time import monotonic
 
 from senju.errors import ConfigError
-from senju.workers.journal import Journal
-from senju.workers.output import WorkerOutput
+from senju.workers.journal import Journal, WorkerOutput
 from senju.workers.role import Limits, Role, TaskQueue, TeamStatus, WorkerHandle, WorkerStatus
 from senju.workers.worker import Worker, WorkerState, WorkerStats
 

@@ -15,27 +15,15 @@ from typing import ParamSpec, TypeVar
 
 from senju.errors import ConfigError, ControlError, SenjuError
 from senju.machine import private_bytes
-from senju.workers.dispatcher import Dispatcher
-from senju.workers.journal import Journal, Note
-from senju.workers.role import (
-    Executor,
-    Limits,
-    Report,
-    Role,
-    TaskQueue,
-    TeamControl,
-    TeamStatus,
-    WorkerHandle,
-)
-from senju.workers.roster import Roster
+from senju.workers.journal import Note
+from senju.workers.role import Report, TeamControl, TeamStatus, WorkerHandle
 from senju.workers.team_thread import TeamThread
-from senju.workers.wakeup import Wakeup
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Team(TeamControl):
+class Team(TeamThread, TeamControl):
     """Workers of one role, their tasks, and what happened to them.
 
     team = Team(role, queue, executor, limits)
@@ -51,32 +39,6 @@ class Team(TeamControl):
     is dropped without `close` could never be collected. `weakly` helps.
     """
 
-    def __init__(
-        self,
-        role: Role,
-        queue: TaskQueue,
-        executor: Executor,
-        limits: Limits,
-        changed: threading.Condition | None = None,
-        has_prefetch: bool = False,
-    ) -> None:
-        """Make a team; `start` starts its workers.
-
-        Callers can wait for several teams that share a condition `changed`. With `has_prefetch` a second
-        task waits at a busy worker.
-        """
-        self.changed = changed or threading.Condition()
-        self._role, self._queue, self._executor = role, queue, executor
-        self._journal = Journal()
-        self._roster = Roster(role, queue, limits, self._journal)
-        self._dispatcher = Dispatcher(self._roster, has_prefetch)
-        self._loop = TeamThread(self._roster, self._dispatcher, executor, self.changed)
-
-    @property
-    def wakeup(self) -> Wakeup:
-        """What the finalizer of an owner needs: `weakref.finalize(owner, team.wakeup.drop, files)`."""
-        return self._loop.wakeup
-
     @property
     def wanted(self) -> int:
         """How many workers there should be."""
@@ -85,7 +47,7 @@ class Team(TeamControl):
     def start(self, num_workers: int, is_waiting: bool = True) -> None:
         """Start so many workers, and wait until each is ready or given up."""
         self._roster.resize(num_workers)
-        self._loop.thread.start()
+        self._thread.start()
         with self.changed:
             self.wait_for(lambda: not is_waiting or self._roster.is_ready())
 
@@ -93,7 +55,7 @@ class Team(TeamControl):
         """Begin tasks from now on."""
         with self._waking():
             self._dispatcher.is_open = True
-            self._loop.dispatch()
+            self._dispatch()
 
     @contextlib.contextmanager
     def _waking(self) -> Iterator[None]:
@@ -101,7 +63,7 @@ class Team(TeamControl):
         with self.changed:
             self.require_running()
             yield
-            self.wakeup.wake()
+            self._wake()
 
     def drain(self) -> None:
         """Begin no task until the next `open`, and wait for the running ones."""
@@ -184,10 +146,10 @@ class Team(TeamControl):
                 return
             self._roster.close()
             self.changed.notify_all()
-            self.wakeup.wake()
-        if self._loop.thread.ident is not None:
-            self._loop.thread.join()
-        self.wakeup.close_files()
+            self._wake()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._close_files()
         self._executor.close()
 
 

@@ -6,7 +6,7 @@ from enum import Enum
 from time import monotonic
 from typing import Any
 
-from senju.workers.output import WorkerOutput
+from senju.workers.journal import WorkerOutput
 from senju.workers.role import WorkerHandle
 
 
