@@ -14,13 +14,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
+from senju.backends.building import WeightSizes
 from senju.backends.plan import Plan
+from senju.backends.shared_block import RolloutBlock, require_room
 from senju.collect.orders import NO_ORDERS, Orders
 from senju.collect.shard import ShardState
 from senju.collect.slots import Ring, Rollout
 from senju.config import Part
+from senju.games.game import Game
 from senju.models.weights import Weights
 from senju.workers.role import Activity, Event, TeamControl, TeamStatus, WorkerStatus
+from senju.workers.shared_memory import map_shared, new_private_block, open_anonymous
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,9 @@ class Backend(ABC):
 
     Config: ClassVar[type[Part]] = BackendConfig
 
+    _block: RolloutBlock  # made by `start`
+    _descriptor: int = -1  # of the block's memory, if it is shared
+
     def __init__(self, config: Part | None = None) -> None:
         self.config = config if config is not None else self.Config()
 
@@ -84,10 +91,19 @@ class Backend(ABC):
     def start(self, plan: Plan) -> None:
         """Get ready to collect."""
 
+    def _lay_out_block(self, plan: Plan, game: Game, sizes: WeightSizes, is_shared: bool) -> int:
+        """Make the block, in memory of this process alone or in shared memory; return its bytes."""
+        num_bytes = require_room(plan, game, sizes)
+        if is_shared:
+            self._descriptor = open_anonymous(num_bytes)
+        memory = map_shared(self._descriptor, num_bytes) if is_shared else new_private_block(num_bytes)
+        self._block = RolloutBlock(plan, game, sizes, memory)
+        return num_bytes
+
     @property
-    @abstractmethod
     def rings(self) -> tuple[Ring, ...]:
         """All rollouts that are kept, for each policy; valid until the backend is closed."""
+        return self._block.rings
 
     @property
     def ring(self) -> Ring:
@@ -96,9 +112,9 @@ class Backend(ABC):
         return ring
 
     @property
-    @abstractmethod
     def shared_memory(self) -> int | None:
-        """A descriptor of the memory that holds the rollouts, if the plan shares it."""
+        """A descriptor of the memory that holds the rollouts, if it is shared."""
+        return self._descriptor if self._descriptor >= 0 else None
 
     @property
     @abstractmethod

@@ -7,7 +7,7 @@ of 1 it waits for the caller: that is the `sync` mode.
 
 import heapq
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from senju.collect.seating import Failure
 from senju.workers.role import TaskQueue
@@ -21,20 +21,13 @@ class RolloutTask(NamedTuple):
     turn: int
 
 
-class Played(NamedTuple):
-    """The result of a rollout: the version that acted, and the opponents that failed."""
-
-    version: int
-    failures: tuple[Failure, ...] = ()
-
-
 class Finished(NamedTuple):
     """A rollout that lies in its slot."""
 
     shard: int
     turn: int
-    version: int
-    failures: tuple[Failure, ...] = ()
+    version: int  # of the weights that acted
+    failures: tuple[Failure, ...] = ()  # opponents that failed
 
 
 class _Line:
@@ -44,7 +37,7 @@ class _Line:
         self.released = 0  # turns below were given back by the caller
         self.taken = 0  # turns below were handed over
         self.next = 0  # the turn to play, or being played
-        self.played: dict[int, Played] = {}  # turns that are finished and not released
+        self.played: dict[int, Finished] = {}  # turns that are finished and not released
         self.task: RolloutTask | None = None
         self.failures = 0  # of the next turn
 
@@ -54,9 +47,9 @@ class TurnSchedule(TaskQueue):
 
     >>> schedule = TurnSchedule(num_shards=2, depth=1)
     >>> first, second = schedule.begin(), schedule.begin()
-    >>> schedule.finish(second, Played(0)), schedule.ready()
+    >>> schedule.finish(second, Finished(shard=1, turn=0, version=0)), schedule.ready()
     (True, [1])
-    >>> schedule.finish(first, Played(0)), schedule.ready()
+    >>> schedule.finish(first, Finished(shard=0, turn=0, version=0)), schedule.ready()
     (True, [0, 1])
     """
 
@@ -69,7 +62,7 @@ class TurnSchedule(TaskQueue):
         self._number = 0
         self._idle = [(0, shard) for shard in range(num_shards)]  # heap of (turn, shard) to be played
         self._missing = num_shards  # rollouts of the current turn that are not finished
-        self._num_waiting, self._num_running = num_shards, 0
+        self._num_waiting = num_shards
 
     @property
     def _end(self) -> int:
@@ -84,19 +77,16 @@ class TurnSchedule(TaskQueue):
             return None
         turn, shard = heapq.heappop(self._idle)
         self._num_waiting -= 1
-        self._num_running += 1
         self._number += 1
         task = RolloutTask(self._number, shard, turn)
         self._lines[shard].task = task
         return task
 
     def count_waiting(self) -> int:
-        """Rollouts that could begin now."""
         return self._num_waiting
 
     def count_running(self) -> int:
-        """Rollouts that are being played."""
-        return self._num_running
+        return sum(line.task is not None for line in self._lines)
 
     def _push(self, turn: int, shard: int) -> None:
         self._num_waiting += turn < self._end and shard not in self.set_aside
@@ -108,32 +98,28 @@ class TurnSchedule(TaskQueue):
         self._num_waiting = sum(turn < end and shard not in self.set_aside for turn, shard in self._idle)
         self._missing = len(self._awaited()) - len(self.ready())
 
-    def finish(self, task: RolloutTask, result: Any) -> bool:
-        """The rollout lies in its slot; False if the task is not the current one of its shard."""
+    def finish(self, task: RolloutTask, result: Finished) -> bool:
         line = self._lines[task.shard]
         if line.task != task:
             return False
         line.task, line.failures = None, 0
         line.played[task.turn] = result
         line.next += 1
-        self._num_running -= 1
         self._missing -= task.turn == self.turn
         self._push(line.next, task.shard)
         return True
 
     def lose(self, task: RolloutTask, is_its_fault: bool = True) -> int:
-        """The rollout must be played again; return how often it has failed."""
         line = self._lines[task.shard]
         if line.task == task:
             line.task = None
             line.failures += is_its_fault
-            self._num_running -= 1
             self._push(line.next, task.shard)
         return line.failures
 
     def is_due(self) -> bool:
-        """Whether the current turn is complete."""
-        return self.is_complete()
+        """Whether every rollout of the current turn is finished."""
+        return self._missing == 0
 
     def abandon(self, task: RolloutTask) -> None:
         """Set the shard aside: it is not played any more."""
@@ -143,10 +129,6 @@ class TurnSchedule(TaskQueue):
     def ready(self) -> list[int]:
         """The shards whose rollout of the current turn is finished and not yet taken."""
         return [shard for shard in self._awaited() if self.turn in self._lines[shard].played]
-
-    def is_complete(self) -> bool:
-        """Whether every rollout of the current turn is finished."""
-        return self._missing == 0
 
     def _awaited(self) -> list[int]:
         """The shards that have not been handed over in the current turn."""
@@ -164,9 +146,8 @@ class TurnSchedule(TaskQueue):
         """Hand over what is ready; after the last of a turn comes the next turn."""
         taken = []
         for shard in self.ready():
-            line = self._lines[shard]
-            line.taken += 1
-            taken.append(Finished(shard, self.turn, *line.played[self.turn]))
+            self._lines[shard].taken += 1
+            taken.append(self._lines[shard].played[self.turn])
         if not self._awaited():
             self.turn += 1
             self._count()
@@ -194,12 +175,11 @@ class TurnSchedule(TaskQueue):
             line.released = line.taken = line.next = self.turn
             line.task, line.failures = None, 0
         self._idle = [(self.turn, shard) for shard in range(len(self._lines))]
-        self._num_running = 0
         self._count()
 
     def counts(self) -> tuple[int, int, int, int]:
         """How many slots are ready, being played, held by the caller, and free."""
         ready = sum(len(line.played) - (line.taken - line.released) for line in self._lines)
         held = sum(line.taken - line.released for line in self._lines)
-        playing = self._num_running
+        playing = self.count_running()
         return ready, playing, held, len(self._lines) * self.depth - ready - playing - held

@@ -1,4 +1,4 @@
-"""What happened to a team and what its workers printed, for the log, for reports and for callers that wait."""
+"""What happened to a team and what its workers printed: for the log, for reports and for waiting callers."""
 
 import logging
 import os

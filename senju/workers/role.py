@@ -81,6 +81,10 @@ class Role(ABC):
         """What else to say about a worker in messages."""
         return ""
 
+    def useful_workers(self, wanted: int) -> int:
+        """How many of so many workers could get tasks."""
+        return wanted
+
     def heartbeat(self, index: int) -> float:
         """A number that changes while the worker is alive; constant where only results show that."""
         return 0.0

@@ -110,7 +110,8 @@ class Team(TeamThread, TeamControl):
             self._roster.resize(self.affordable(num_workers))
 
     def affordable(self, wanted: int) -> int:
-        """As many workers as there is memory for, at least 1."""
+        """As many workers as there are tasks and memory for, at least 1."""
+        wanted = self._role.useful_workers(wanted)
         count = max(1, self._executor.affordable(wanted, len(self._roster.workers)))
         if count < wanted:
             name = self._role.worker_name

@@ -7,7 +7,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from senju.backends.schedule import Finished, Played, RolloutTask, TurnSchedule
+from senju.backends.schedule import Finished, RolloutTask, TurnSchedule
+
+
+def finished(task: RolloutTask, version: int = 0) -> Finished:
+    return Finished(task.shard, task.turn, version)
 
 
 class AnySchedule(RuleBasedStateMachine):
@@ -68,8 +72,8 @@ class AnySchedule(RuleBasedStateMachine):
     def finish(self, data: Any) -> None:
         task = self.playing.pop(data.draw(st.integers(0, len(self.playing) - 1)))
         self.version += 1
-        assert self.schedule.finish(task, Played(self.version))
-        assert not self.schedule.finish(task, Played(self.version + 1)), "a second message of it"
+        assert self.schedule.finish(task, finished(task, self.version))
+        assert not self.schedule.finish(task, finished(task, self.version + 1)), "a second message of it"
         self.ready[task.shard, task.turn] = self.version
         self.failures.pop(task.shard, None)
 
@@ -77,7 +81,7 @@ class AnySchedule(RuleBasedStateMachine):
     @rule(data=st.data())
     def finish_too_late(self, data: Any) -> None:
         task = self.late[data.draw(st.integers(0, len(self.late) - 1))]
-        assert not self.schedule.finish(task, Played(10**9))
+        assert not self.schedule.finish(task, finished(task, 10**9))
 
     @precondition(lambda self: self.playing)
     @rule(data=st.data(), is_its_fault=st.booleans())
@@ -94,9 +98,9 @@ class AnySchedule(RuleBasedStateMachine):
         self.schedule.release()
         self.held.clear()
         self.given_back = self.schedule.turn
-        turn, is_complete, ready = self.schedule.turn, self.schedule.is_complete(), self.schedule.ready()
+        turn, is_complete, ready = self.schedule.turn, self.schedule.is_due(), self.schedule.ready()
         taken = self.schedule.take()
-        assert [finished.shard for finished in taken] == sorted(ready)
+        assert [each.shard for each in taken] == sorted(ready)
         for shard, taken_turn, version, _ in taken:
             assert taken_turn == turn == self.next_turn[shard]
             assert version == self.ready.pop((shard, turn))
@@ -139,7 +143,7 @@ class AnySchedule(RuleBasedStateMachine):
             and (shard, turn) not in self.ready
             and shard not in self.schedule.set_aside
         ]
-        assert self.schedule.is_complete() == (not missing)
+        assert self.schedule.is_due() == (not missing)
 
     @invariant()
     def no_slot_has_two_uses(self) -> None:
@@ -177,7 +181,7 @@ def played(schedule: TurnSchedule, version: int = 0) -> list[RolloutTask]:
     tasks = []
     while task := schedule.begin():
         tasks.append(task)
-        schedule.finish(task, Played(version))
+        schedule.finish(task, finished(task, version))
     return tasks
 
 
@@ -188,7 +192,7 @@ def test_lag_never_exceeds_its_bound_and_reaches_it(max_lag: int) -> None:
     for learner_version in range(12):
         schedule.release()
         played(schedule, version=learner_version)
-        lags += [learner_version - finished.version for finished in schedule.take()]
+        lags += [learner_version - each.version for each in schedule.take()]
     assert max(lags) == max_lag
     assert min(lags) >= 0
 
@@ -199,11 +203,11 @@ def test_turn_that_is_taken_in_parts_holds_all_back() -> None:
     first, second = schedule.begin(), schedule.begin()
     assert first is not None
     assert second is not None
-    schedule.finish(first, Played(0))
+    schedule.finish(first, finished(first))
     assert schedule.take() == [Finished(0, 0, 0)]
     schedule.release()
     assert schedule.begin() is None
-    schedule.finish(second, Played(0))
+    schedule.finish(second, finished(second))
     assert schedule.take() == [Finished(1, 0, 0)]
     assert schedule.begin() is None, "the caller still has it"
     schedule.release()
@@ -218,8 +222,8 @@ def test_shard_that_is_set_aside_is_waited_for_no_more() -> None:
     for _ in range(4):
         schedule.release()
         played(schedule)
-        assert schedule.is_complete()
-        handed_over.append([finished.shard for finished in schedule.take()])
+        assert schedule.is_due()
+        handed_over.append([each.shard for each in schedule.take()])
     assert handed_over == [[0, 1, 2], [0, 1, 2], [0, 2], [0, 2]]
 
 
