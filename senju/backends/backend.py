@@ -72,14 +72,10 @@ class BackendReport(NamedTuple):
     events: list[Event]
 
 
-class BackendConfig(Part):
-    """The settings of a backend that has none of its own."""
-
-
 class Backend(ABC):
     """Collects rollouts with the newest published weights. The trainer cannot tell one from another."""
 
-    Config: ClassVar[type[Part]] = BackendConfig
+    Config: ClassVar[type[Part]] = Part  # no settings of its own
 
     _block: RolloutBlock  # made by `start`
     _descriptor: int = -1  # of the block's memory, if it is shared
@@ -104,12 +100,6 @@ class Backend(ABC):
     def rings(self) -> tuple[Ring, ...]:
         """All rollouts that are kept, for each policy; valid until the backend is closed."""
         return self._block.rings
-
-    @property
-    def ring(self) -> Ring:
-        """The only ring of a plan with one policy."""
-        (ring,) = self.rings
-        return ring
 
     @property
     def shared_memory(self) -> int | None:

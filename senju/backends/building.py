@@ -55,16 +55,12 @@ def warm_up_plan(plan: Plan, game: Game, models: PlanModels) -> None:
     if plan.opponents is not None:
         settings = TableSettings(fixed=(OpponentSpec("random"),) * 2, in_play=1)
         orders = Orders(ids=(1, 2), places=(-1, -1), odds=(0.5, 0.5))
-        policies = [Policy(model) for model in models.policies]
-        others = OpponentTable(game, 1, settings, policies, models.fixed, _no_weights)
+        policies, no_weights = [Policy(model) for model in models.policies], dict[int, Weights]()
+        others = OpponentTable(game, 1, settings, policies, models.fixed, no_weights.__getitem__)
         player = RolloutPlayer(game, policies, 1, StageClock(), others=others)
         view = policy_view(game, len(policies))
         slots = [new_slot(view, _WARM_UP_STEPS, 1) for _ in policies]
         player.play(Shard(game, 0, 1, 0), slots, orders)
-
-
-def _no_weights(place: int) -> Weights:
-    raise AssertionError(f"place {place} is empty")
 
 
 class WeightSizes(NamedTuple):

@@ -117,10 +117,10 @@ class _SavedOrders(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     version: int = Field(ge=0, lt=2**53)
-    epsilons: list[_Share]
-    ids: list[_Id]
-    places: list[_Id]
-    odds: list[_Share]
+    epsilons: tuple[_Share, ...]
+    ids: tuple[_Id, ...]
+    places: tuple[_Id, ...]
+    odds: tuple[_Share, ...]
 
 
 class _Facts(BaseModel):
@@ -137,9 +137,7 @@ class _Facts(BaseModel):
     @property
     def orders(self) -> Orders:
         """The orders that the rollout was played by."""
-        saved = self.saved_orders
-        epsilons, ids = tuple(saved.epsilons), tuple(saved.ids)
-        return Orders(saved.version, epsilons, ids, tuple(saved.places), tuple(saved.odds))
+        return Orders(**self.saved_orders.model_dump())
 
     def fits(self, opponents: dict[int, Weights]) -> bool:
         """Whether the shard is one of the plan's, and all opponents' weights are there."""

@@ -88,7 +88,10 @@ class Dispatcher:
     def on_end(self, worker: Worker, ending: WorkerEnding, kind: str = "lost") -> None:
         """A worker has ended, as it was asked to or not. Others do its tasks."""
         self._journal.has_news = True
-        task, was_leaving = self._take_back(worker), worker.state is WorkerState.LEAVING
+        task, was_leaving = worker.task, worker.state is WorkerState.LEAVING
+        for waiting in list(worker.tasks)[1:]:  # behind the one that it was executing
+            self._queue.lose(waiting, is_its_fault=False)
+        worker.tasks.clear()
         self._roster.remove(worker)
         if was_leaving:
             return
@@ -111,14 +114,6 @@ class Dispatcher:
         self._journal.fail(WorkerError(f"{cause.rstrip()}\nA thread cannot be replaced; a process can."))
         worker.must_leave = True
         self._roster.on_change()
-
-    def _take_back(self, worker: Worker) -> Any:
-        """The task that a lost worker was executing; others take the ones it had not begun."""
-        task = worker.task
-        for waiting in list(worker.tasks)[1:]:
-            self._queue.lose(waiting, is_its_fault=False)
-        worker.tasks.clear()
-        return task
 
     def _is_excused(self, task: Any) -> bool:
         """Whether another program may have killed the worker; many kills during one task are its fault."""
