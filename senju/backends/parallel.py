@@ -113,13 +113,13 @@ class ParallelBackend(Backend):
         self._waited = 0.0
         self._reported_stats = np.zeros_like(self._block.stats)
         self._schedule = TurnSchedule(plan.num_shards, self._block.depth)
-        role = RolloutRole(plan, models, self._block, self._descriptor, weakly(self._set_aside))
+        files = [self._descriptor] if is_shared else []
+        role = RolloutRole(plan, models, self._block, weakly(self._set_aside), files, plan.sockets)
         limits = Limits(
             config.worker_timeout, config.start_timeout, config.shard_attempts, config.reset_interval
         )
         self._team = Team(role, self._schedule, executor, limits, has_prefetch=True)
-        files = [self._descriptor] if self._descriptor >= 0 else []
-        self._dropped = weakref.finalize(self, self._team.drop, files)
+        self._dropped = weakref.finalize(self, self._team.drop, list(files))
         self._dropped.atexit = False  # workers notice the end of this process by themselves
 
     @abstractmethod

@@ -50,16 +50,9 @@ class RolloutRole(Role):
     plan: Plan
     models: PlanModels
     block: RolloutBlock
-    descriptor: int  # of the block's memory, if it is shared
     set_aside: Callable[[RolloutTask, str, int], str]
-
-    @property
-    def descriptors(self) -> Sequence[int]:
-        return (self.descriptor,)
-
-    @property
-    def sockets(self) -> Sequence[str]:
-        return self.plan.sockets
+    descriptors: Sequence[int]  # of the block's memory, if it is shared
+    sockets: Sequence[str]
 
     @cached_property
     def _importable_plan(self) -> Plan:

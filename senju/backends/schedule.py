@@ -31,13 +31,12 @@ class Finished(NamedTuple):
 
 
 class _Line:
-    """One shard's rollouts: released < handed over <= finished <= being played."""
+    """One shard's rollouts: handed over <= finished <= being played."""
 
     def __init__(self) -> None:
-        self.released = 0  # turns below were given back by the caller
         self.taken = 0  # turns below were handed over
         self.next = 0  # the turn to play, or being played
-        self.played: dict[int, Finished] = {}  # turns that are finished and not released
+        self.played: dict[int, Finished] = {}  # turns that are finished and not given back
         self.task: RolloutTask | None = None
         self.failures = 0  # of the next turn
 
@@ -156,9 +155,8 @@ class TurnSchedule(TaskQueue):
     def release(self) -> None:
         """The caller gives back what it has taken: slots may be overwritten."""
         for line in self._lines:
-            for turn in range(line.released, line.taken):
+            for turn in [turn for turn in line.played if turn < line.taken]:
                 del line.played[turn]
-            line.released = line.taken
         self._given_back = self.turn
         self._count()
 
@@ -172,14 +170,14 @@ class TurnSchedule(TaskQueue):
             self.turn = self._given_back = turn
         for line in self._lines:
             line.played.clear()
-            line.released = line.taken = line.next = self.turn
+            line.taken = line.next = self.turn
             line.task, line.failures = None, 0
         self._idle = [(self.turn, shard) for shard in range(len(self._lines))]
         self._count()
 
     def counts(self) -> tuple[int, int, int, int]:
         """How many slots are ready, being played, held by the caller, and free."""
-        ready = sum(len(line.played) - (line.taken - line.released) for line in self._lines)
-        held = sum(line.taken - line.released for line in self._lines)
+        held = sum(turn < line.taken for line in self._lines for turn in line.played)
+        ready = sum(len(line.played) for line in self._lines) - held
         playing = self.count_running()
         return ready, playing, held, len(self._lines) * self.depth - ready - playing - held

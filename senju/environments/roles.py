@@ -88,6 +88,7 @@ class WorldRole(Role):
 
     def __init__(self, source: WorldSource, experience: ExperienceFile) -> None:
         self.source, self.experience = source, experience
+        self.descriptors = [experience.descriptor]
         self._num_results = 0
 
     def start_payload(self, index: int) -> Payload:
@@ -95,10 +96,6 @@ class WorldRole(Role):
         factory, config, settings = self.source
         kind, block = config.packed()
         return Payload([factory.importable()[0], kind, settings.model_dump(mode="json")], [block])
-
-    @property
-    def descriptors(self) -> list[int]:
-        return [self.experience.descriptor]
 
     def describe(self, task: Assignment) -> str:
         return str(task.task)

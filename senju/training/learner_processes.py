@@ -120,10 +120,10 @@ class LearnerProcesses(LearnerRunner):
             self._rings,
             self._rooms,
             self._memory,
-            list(self._descriptors),
-            self._sockets,
             [self._learning[index::count] for index in range(count)],
             self.is_free_running,
+            list(self._descriptors),
+            self._sockets,
         )
         executor = self._new_process_executor() if count else ThreadExecutor()
         team = self._team = Team(role, self._tasks, executor, self._limits)

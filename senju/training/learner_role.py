@@ -53,20 +53,10 @@ class LearnerRole(Role):
     rings: Sequence[Ring]
     rooms: Sequence[Room]
     memory: LearnerMemory
-    files: Sequence[int]  # shared memory of the rings, and of states and weights
-    socket_files: Sequence[str]
     agents: Sequence[Sequence[int]]  # the seats that each worker trains first
     is_following: bool  # whether rollouts may be overwritten while they are learned from
-
-    @property
-    def descriptors(self) -> Sequence[int]:
-        """The shared memory."""
-        return self.files
-
-    @property
-    def sockets(self) -> Sequence[str]:
-        """The run's control socket."""
-        return self.socket_files
+    descriptors: Sequence[int]  # shared memory of the rings, and of states and weights
+    sockets: Sequence[str]
 
     def start_payload(self, index: int) -> Payload:
         """Settings, and where everything lies in shared memory."""

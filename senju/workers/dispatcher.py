@@ -7,9 +7,9 @@ from typing import Any
 
 from senju.errors import SenjuError, WorkerError
 from senju.workers.channel import WorkerFailure
+from senju.workers.records import Worker, WorkerState
 from senju.workers.role import Activity, Payload, WorkerEnding
 from senju.workers.roster import Roster
-from senju.workers.worker import Worker, WorkerState
 
 
 class Dispatcher:

@@ -44,9 +44,9 @@ class ProcessHandle(WorkerHandle):
         except ForkServerLostError:
             self._start(boot_info, role, can_fork=False)
         self.pid = self._process.pid
-        values, blocks = role.start_payload(index)
+        payload = role.start_payload(index)
         with contextlib.suppress(OSError):  # its end, which is noticed next, tells more
-            self.channel.send(Message(Kind.START, 0, values, blocks))
+            self.channel.send(Message(Kind.START, 0, *payload))
 
     def _start(self, boot_info: dict[str, Any], role: Role, can_fork: bool) -> None:
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:

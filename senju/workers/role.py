@@ -56,6 +56,8 @@ class Role(ABC):
     is_forkable: ClassVar[bool] = True  # False: spawned; it handles signals and sets its threads
     can_run_in_thread: ClassVar[bool] = True  # where no worker can be started
     keeps_output: ClassVar[bool] = False  # True: printed lines are notes as well
+    descriptors: Sequence[int] = ()  # files that worker processes inherit
+    sockets: Sequence[str] = ()  # socket files that workers remove if this process is killed
 
     @abstractmethod
     def start_payload(self, index: int) -> Payload:
@@ -96,16 +98,6 @@ class Role(ABC):
     def on_given_up(self, index: int, reason: str) -> bool:
         """Worker `index` cannot be started. False: the team goes on with the others, and says so."""
         return False
-
-    @property
-    def descriptors(self) -> Sequence[int]:
-        """Files that worker processes inherit."""
-        return ()
-
-    @property
-    def sockets(self) -> Sequence[str]:
-        """Socket files that workers remove if this process is killed."""
-        return ()
 
 
 class TaskQueue(ABC):

@@ -1,7 +1,7 @@
 """The team: keeps workers of one role busy, and replaces those that die or hang.
 
 Read on in `role.py` (contracts), `roster.py` and `dispatcher.py` (decisions), `team_thread.py` (which carries
-them out) and `journal.py` (what happened).
+them out) and `records.py` (what the team knows).
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from typing import ParamSpec, TypeVar
 
 from senju.errors import ConfigError, ControlError, SenjuError
 from senju.machine import private_bytes
-from senju.workers.journal import Note
+from senju.workers.records import Note
 from senju.workers.role import Report, TeamControl, TeamStatus, WorkerHandle
 from senju.workers.team_thread import TeamThread
 

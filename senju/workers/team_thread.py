@@ -14,11 +14,10 @@ from time import monotonic
 
 from senju.workers.channel import Kind, Message, WorkerFailure
 from senju.workers.dispatcher import Dispatcher
-from senju.workers.journal import Journal
+from senju.workers.records import Journal, Worker, WorkerState
 from senju.workers.role import Executor, Limits, Payload, Role, TaskQueue, WorkerEnding
 from senju.workers.roster import Roster
 from senju.workers.thread import ThreadExecutor
-from senju.workers.worker import Worker, WorkerState
 
 logger = logging.getLogger(__name__)
 
@@ -120,8 +119,8 @@ class TeamThread:
     def _dispatch(self) -> None:
         """Send tasks to workers that are free; to be called under the lock, from any thread."""
         for worker, task in self._dispatcher.assignments():
-            values, blocks = self._role.task_payload(task, worker.scratchpad)
-            self._send(worker, Message(Kind.TASK, task.number, values, blocks))
+            payload = self._role.task_payload(task, worker.scratchpad)
+            self._send(worker, Message(Kind.TASK, task.number, *payload))
 
     def _send(self, worker: Worker, message: Message) -> None:
         try:

@@ -6,11 +6,10 @@ from typing import Any
 
 from senju.errors import ConfigError
 from senju.workers.dispatcher import Dispatcher
-from senju.workers.journal import Journal
+from senju.workers.records import Journal, Worker
 from senju.workers.role import Handler, Limits, Payload, Role, Start, WorkerEnding, WorkerHandle
 from senju.workers.roster import Roster
 from senju.workers.tasks import Assignment, Tasks
-from senju.workers.worker import Worker
 
 
 class Squaring(Role):

@@ -4,8 +4,8 @@ import pytest
 
 from senju.errors import ConfigError, WorkerError
 from senju.workers.channel import WorkerFailure
+from senju.workers.records import Worker
 from senju.workers.role import WorkerEnding
-from senju.workers.worker import Worker
 from tests.workers.squaring import Decisions
 
 RAISED = WorkerFailure("RuntimeError", "no number", "Traceback", is_senju_error=False)
