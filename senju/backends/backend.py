@@ -78,7 +78,7 @@ class Backend(ABC):
     Config: ClassVar[type[Part]] = Part  # no settings of its own
 
     _block: RolloutBlock  # made by `start`
-    _descriptor: int = -1  # of the block's memory, if it is shared
+    shared_memory: int | None = None  # a descriptor of the block's memory, if it is shared
 
     def __init__(self, config: Part | None = None) -> None:
         self.config = config if config is not None else self.Config()
@@ -90,9 +90,8 @@ class Backend(ABC):
     def _lay_out_block(self, plan: Plan, game: Game, sizes: WeightSizes, is_shared: bool) -> int:
         """Make the block, in memory of this process alone or in shared memory; return its bytes."""
         num_bytes = require_room(plan, game, sizes)
-        if is_shared:
-            self._descriptor = open_anonymous(num_bytes)
-        memory = map_shared(self._descriptor, num_bytes) if is_shared else new_private_block(num_bytes)
+        self.shared_memory = shared = open_anonymous(num_bytes) if is_shared else None
+        memory = new_private_block(num_bytes) if shared is None else map_shared(shared, num_bytes)
         self._block = RolloutBlock(plan, game, sizes, memory)
         return num_bytes
 
@@ -100,11 +99,6 @@ class Backend(ABC):
     def rings(self) -> tuple[Ring, ...]:
         """All rollouts that are kept, for each policy; valid until the backend is closed."""
         return self._block.rings
-
-    @property
-    def shared_memory(self) -> int | None:
-        """A descriptor of the memory that holds the rollouts, if it is shared."""
-        return self._descriptor if self._descriptor >= 0 else None
 
     @property
     @abstractmethod

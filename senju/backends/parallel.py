@@ -70,14 +70,10 @@ class ParallelBackend(Backend):
     """Workers play from and into one block of memory. Subclasses say where the workers run."""
 
     Config: ClassVar[type[Part]] = ParallelBackendConfig
+    config: ParallelBackendConfig
     name: ClassVar[str]
     shares_memory: ClassVar[bool] = False  # whether the block must be visible to other processes
     _team: Team | None = None
-
-    @property
-    def _config(self) -> ParallelBackendConfig:
-        assert isinstance(self.config, ParallelBackendConfig)
-        return self.config
 
     def start(self, plan: Plan) -> None:
         """Lay out the memory, start the workers, and wait until they are ready."""
@@ -85,7 +81,7 @@ class ParallelBackend(Backend):
         self._plan = plan
         try:
             self._lay_out(plan)
-            wanted = self._config.num_workers or min(available_cores(), plan.num_shards)
+            wanted = self.config.num_workers or min(available_cores(), plan.num_shards)
             self.team.start(self.team.affordable(wanted))
         except BaseException:
             self.close()
@@ -93,7 +89,7 @@ class ParallelBackend(Backend):
 
     def _lay_out(self, plan: Plan) -> None:
         """Everything but the workers."""
-        config, executor = self._config, self._new_executor()
+        config, executor = self.config, self._new_executor()
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(executor.close)
             game = make_game(**plan.game)
@@ -113,7 +109,7 @@ class ParallelBackend(Backend):
         self._waited = 0.0
         self._reported_stats = np.zeros_like(self._block.stats)
         self._schedule = TurnSchedule(plan.num_shards, self._block.depth)
-        files = [self._descriptor] if is_shared else []
+        files = [] if self.shared_memory is None else [self.shared_memory]
         role = RolloutRole(plan, models, self._block, weakly(self._set_aside), files, plan.sockets)
         limits = Limits(
             config.worker_timeout, config.start_timeout, config.shard_attempts, config.reset_interval
@@ -232,9 +228,9 @@ class ParallelBackend(Backend):
             self._dropped.detach()
         if self._team is not None:
             self._team.close()
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        if self.shared_memory is not None:
+            os.close(self.shared_memory)
+            self.shared_memory = None
 
     def _set_aside(self, task: RolloutTask, cause: str, attempts: int) -> str:
         """Save what is needed to play a failing rollout alone; decide whether to go on without it."""
@@ -257,7 +253,7 @@ class ParallelBackend(Backend):
         left = self._plan.num_shards - len(self._schedule.set_aside)
         if not left:
             raise WorkerError(f"{message}\nNo shard is left to play.")
-        if self._config.failing_shard == "stop":
+        if self.config.failing_shard == "stop":
             raise WorkerError(f"{message}\nbackend.failing_shard=set_aside would go on without it.")
         return f"{message}\nTraining goes on with {left} of {self._plan.num_shards} shards."
 
@@ -283,4 +279,4 @@ class Processes(ParallelBackend):
             [self._plan.game["name"], *(each.model["name"] for each in self._plan.policies)]
         )
         imports = f"the module of {' or of '.join(names)}"
-        return ProcessExecutor(self._config.worker_timeout, script, imports)
+        return ProcessExecutor(self.config.worker_timeout, script, imports)

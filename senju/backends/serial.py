@@ -94,8 +94,8 @@ class Serial(Backend):
         game.warm_up()
         models = new_models(plan, game)
         self._lay_out_block(plan, game, weight_sizes(models), plan.is_shared)
-        if plan.is_shared:
-            self._dropped = weakref.finalize(self, os.close, self._descriptor)
+        if self.shared_memory is not None:
+            self._dropped = weakref.finalize(self, os.close, self.shared_memory)
         self._orders = NO_ORDERS
         self._clock, self._child = _GuardedClock(), ChildReport()
         self._player = new_rollout_player(plan, game, models, self._clock, self._block.opponents.read)
@@ -209,6 +209,6 @@ class Serial(Backend):
         self._is_closed = True
         if hasattr(self, "_team"):
             self._team.can_play.set()
-        if self._descriptor >= 0:
+        if self.shared_memory is not None:
             self._dropped()
-            self._descriptor = -1
+            self.shared_memory = None

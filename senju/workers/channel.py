@@ -20,6 +20,7 @@ from senju.errors import SenjuError, WorkerError
 from senju.workers.block import Block
 
 _LONGEST_MESSAGE = 32_000  # bytes; longer values travel in a block
+_SEND_SECONDS = 5  # for a worker to take a message
 _MOST_DESCRIPTORS = 250  # of one message; Linux allows 253
 _encode, _decode = json.JSONEncoder(separators=(",", ":")).encode, json.JSONDecoder().decode
 _LONGEST_TEXTS = (6_000, 3_000, 1_000)  # of a failure, tried in turn: a character may take six bytes
@@ -106,17 +107,16 @@ class Channel(ABC):
 class SocketChannel(Channel):
     """A channel between processes."""
 
-    def __init__(self, end: socket.socket, keeps_descriptors: bool = False) -> None:
-        """`keeps_descriptors`: received blocks stay in shared memory, to be passed on to others."""
-        super().__init__(end)
-        self._keeps_descriptors = keeps_descriptors
+    def __init__(self, end: socket.socket, is_of_team: bool = False) -> None:
+        """At the team's end, received blocks stay in shared memory, to be passed on to others.
 
-    def limit_sending(self, seconds: int) -> None:
-        """Let `send` raise BlockingIOError if the other end takes no message for so long.
-
-        The system keeps this limit. Python's own would cost another system call for each message.
+        There `send` raises BlockingIOError if the worker takes no message for some seconds. The system keeps
+        this limit. Python's own would cost another system call for each message.
         """
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", seconds, 0))
+        super().__init__(end)
+        self._is_of_team = is_of_team
+        if is_of_team:
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
 
     def send(self, message: Message) -> None:
         kind, number, values, blocks = message
@@ -137,7 +137,7 @@ class SocketChannel(Channel):
             return None
         if not data:
             return None
-        blocks = [Block.of_descriptor(each, self._keeps_descriptors) for each in descriptors]
+        blocks = [Block.of_descriptor(each, self._is_of_team) for each in descriptors]
         try:
             kind, number, *rest = _decode(data.decode())
         except ValueError:  # the user's code wrote into the channel: this worker cannot be used any more
@@ -163,11 +163,6 @@ class LocalChannel(Channel):
         except OSError:  # this end was closed meanwhile
             return None
         return self._incoming.popleft() if data else None
-
-
-def socket_pair() -> tuple[socket.socket, socket.socket]:
-    """Two connected sockets that keep messages apart."""
-    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
 def local_pair() -> tuple[LocalChannel, LocalChannel]:

@@ -4,13 +4,14 @@ import contextlib
 import os
 import select
 import signal
+import socket
 from collections.abc import Iterator
 from time import monotonic
 from typing import Any
 
 from senju.machine import count_memory_kills, memory_available
 from senju.trust import accepted
-from senju.workers.channel import Kind, Message, SocketChannel, socket_pair
+from senju.workers.channel import Kind, Message, SocketChannel
 from senju.workers.fork_server import (
     ForkServerLease,
     ForkServerLostError,
@@ -23,7 +24,6 @@ from senju.workers.worker_main import STACK_SIGNAL
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _QUIET_SECONDS = 0.25  # after a pause this long the printed stack is complete
 _STACK_SECONDS = 1.0  # for a hung worker to print its stack
-_SEND_SECONDS = 5  # for a worker to take a message
 
 
 class ProcessHandle(WorkerHandle):
@@ -50,9 +50,8 @@ class ProcessHandle(WorkerHandle):
 
     def _start(self, boot_info: dict[str, Any], role: Role, can_fork: bool) -> None:
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
-            here, there = socket_pair()
-            self.channel = SocketChannel(here, keeps_descriptors=True)
-            self.channel.limit_sending(_SEND_SECONDS)
+            here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # keeps messages apart
+            self.channel = SocketChannel(here, is_of_team=True)
             ours.callback(self.channel.close)
             theirs.callback(there.close)
             lifeline, self._lifeline = _pipe(theirs, ours)
