@@ -8,7 +8,7 @@ BACKENDS: Registry[Backend] = Registry(
     Backend,  # type: ignore[type-abstract]  # the registry only asks whether classes derive from it
     {
         "serial": "senju.backends.serial:Serial",
-        "threads": "senju.backends.threads:Threads",
-        "processes": "senju.backends.processes:Processes",
+        "threads": "senju.backends.parallel:Threads",
+        "processes": "senju.backends.parallel:Processes",
     },
 )

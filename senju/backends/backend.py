@@ -14,13 +14,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
+from senju.backends.building import WeightSizes
 from senju.backends.plan import Plan
+from senju.backends.shared_block import RolloutBlock, require_room
 from senju.collect.orders import NO_ORDERS, Orders
 from senju.collect.shard import ShardState
 from senju.collect.slots import Ring, Rollout
 from senju.config import Part
+from senju.games.game import Game
 from senju.models.weights import Weights
 from senju.workers.role import Activity, Event, TeamControl, TeamStatus, WorkerStatus
+from senju.workers.shared_memory import map_shared, new_private_block, open_anonymous
 
 
 @dataclass(frozen=True)
@@ -68,14 +72,13 @@ class BackendReport(NamedTuple):
     events: list[Event]
 
 
-class BackendConfig(Part):
-    """The settings of a backend that has none of its own."""
-
-
 class Backend(ABC):
     """Collects rollouts with the newest published weights. The trainer cannot tell one from another."""
 
-    Config: ClassVar[type[Part]] = BackendConfig
+    Config: ClassVar[type[Part]] = Part  # no settings of its own
+
+    _block: RolloutBlock  # made by `start`
+    shared_memory: int | None = None  # a descriptor of the block's memory, if it is shared
 
     def __init__(self, config: Part | None = None) -> None:
         self.config = config if config is not None else self.Config()
@@ -84,21 +87,18 @@ class Backend(ABC):
     def start(self, plan: Plan) -> None:
         """Get ready to collect."""
 
+    def _lay_out_block(self, plan: Plan, game: Game, sizes: WeightSizes, is_shared: bool) -> int:
+        """Make the block, in memory of this process alone or in shared memory; return its bytes."""
+        num_bytes = require_room(plan, game, sizes)
+        self.shared_memory = shared = open_anonymous(num_bytes) if is_shared else None
+        memory = new_private_block(num_bytes) if shared is None else map_shared(shared, num_bytes)
+        self._block = RolloutBlock(plan, game, sizes, memory)
+        return num_bytes
+
     @property
-    @abstractmethod
     def rings(self) -> tuple[Ring, ...]:
         """All rollouts that are kept, for each policy; valid until the backend is closed."""
-
-    @property
-    def ring(self) -> Ring:
-        """The only ring of a plan with one policy."""
-        (ring,) = self.rings
-        return ring
-
-    @property
-    @abstractmethod
-    def shared_memory(self) -> int | None:
-        """A descriptor of the memory that holds the rollouts, if the plan shares it."""
+        return self._block.rings
 
     @property
     @abstractmethod

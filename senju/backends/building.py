@@ -1,7 +1,8 @@
-"""Objects that a plan describes. Every worker builds the same ones."""
+"""Objects that a plan describes. Every worker builds the same ones, from classes that it finds by name."""
 
+import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +15,14 @@ from senju.collect.rollout import RolloutPlayer, policy_view, warm_up
 from senju.collect.shard import Shard
 from senju.collect.slots import Allocate, Ring, new_slot
 from senju.errors import ModelError
-from senju.games import make_game
+from senju.games import GAMES, make_game
 from senju.games.game import Game
-from senju.models import make_model
+from senju.models import MODELS, make_model
 from senju.models.model import Model
 from senju.models.weights import WeightBlock, Weights
 from senju.opponents.table import OpponentSpec, OpponentTable, TableSettings
 from senju.timing import StageClock
+from senju.workers.script import find_importable
 
 _WARM_UP_STEPS = 4  # enough for every seat to move
 
@@ -53,16 +55,12 @@ def warm_up_plan(plan: Plan, game: Game, models: PlanModels) -> None:
     if plan.opponents is not None:
         settings = TableSettings(fixed=(OpponentSpec("random"),) * 2, in_play=1)
         orders = Orders(ids=(1, 2), places=(-1, -1), odds=(0.5, 0.5))
-        policies = [Policy(model) for model in models.policies]
-        others = OpponentTable(game, 1, settings, policies, models.fixed, _no_weights)
+        policies, no_weights = [Policy(model) for model in models.policies], dict[int, Weights]()
+        others = OpponentTable(game, 1, settings, policies, models.fixed, no_weights.__getitem__)
         player = RolloutPlayer(game, policies, 1, StageClock(), others=others)
         view = policy_view(game, len(policies))
         slots = [new_slot(view, _WARM_UP_STEPS, 1) for _ in policies]
         player.play(Shard(game, 0, 1, 0), slots, orders)
-
-
-def _no_weights(place: int) -> Weights:
-    raise AssertionError(f"place {place} is empty")
 
 
 class WeightSizes(NamedTuple):
@@ -127,3 +125,43 @@ def new_rollout_player(
 def new_shard(plan: Plan, game: Game, index: int) -> Shard:
     """One of the plan's shards, at its start."""
     return Shard(game, index, plan.games_per_shard, plan.seed, plan.max_game_length)
+
+
+def with_modules(plan: Plan) -> Plan:
+    """The plan with `module:Class` for game and networks; ConfigError for a class inside a function."""
+
+    def name_in_module(name: str, kind: str) -> str:
+        if kind == "opponent":  # is described by such a name already
+            return name
+        return GAMES.importable_name(name) if kind == "game" else MODELS.importable_name(name)
+
+    return _renamed(plan, name_in_module)
+
+
+def importable_plan(plan: Plan) -> tuple[Plan, str | None]:
+    """The plan with names that another process can import, and the script it must import first, if any."""
+    scripts: list[str | None] = []
+
+    def importable(name: str, kind: str) -> str:
+        found, script = find_importable(name, kind)
+        scripts.append(script)
+        return found
+
+    return _renamed(with_modules(plan), importable), next(filter(None, scripts), None)
+
+
+def _renamed(plan: Plan, rename: Callable[[str, str], str]) -> Plan:
+    """The plan with other names of its classes; `rename` gets a name, and game, model or opponent."""
+
+    def changed(settings: dict[str, Any], kind: str) -> dict[str, Any]:
+        return settings | {"name": rename(settings["name"], kind)}
+
+    game, opponents = changed(plan.game, "game"), plan.opponents
+    policies = [each.model_copy(update={"model": changed(each.model, "model")}) for each in plan.policies]
+    if opponents is not None:
+        fixed = [
+            dataclasses.replace(spec, description=rename(spec.description, "opponent"))
+            for spec in opponents.fixed
+        ]
+        opponents = dataclasses.replace(opponents, fixed=tuple(fixed))
+    return plan.model_copy(update={"game": game, "policies": tuple(policies), "opponents": opponents})

@@ -1,45 +1,46 @@
-"""What the parallel backends share: rollouts in one block of memory, a schedule, and a team of workers."""
+"""The parallel backends: rollouts in one block of memory, a schedule, and a team of threads or processes."""
 
 import contextlib
-import logging
-import mmap
 import os
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from senju.backends.backend import Backend, BackendReport, BackendStatus
-from senju.backends.building import new_models, new_shard, warm_up_plan, weight_sizes
+from senju.backends.building import (
+    importable_plan,
+    new_models,
+    new_shard,
+    warm_up_plan,
+    weight_sizes,
+    with_modules,
+)
 from senju.backends.options import WorkerOptions
-from senju.backends.plan import Plan, PolicyPlan
+from senju.backends.plan import Plan
 from senju.backends.reproduction import FAILED_SHARDS, Reproduction
 from senju.backends.rollout_role import RolloutRole
-from senju.backends.schedule import Finished, RolloutTask, Schedule
-from senju.backends.shared_block import FIRST_STAGE, RolloutBlock, require_room
+from senju.backends.schedule import Finished, RolloutTask, TurnSchedule
+from senju.backends.shared_block import FIRST_STAGE
 from senju.collect.orders import NO_ORDERS, Orders, pack_orders, unpack_orders
 from senju.collect.rollout import STAGES
 from senju.collect.shard import ShardState
-from senju.collect.slots import Ring, Rollout
+from senju.collect.slots import Rollout
 from senju.config import MOST_SECONDS, Part
 from senju.errors import ConfigError, ModelError, RunFolderError, WorkerError
-from senju.games import GAMES, make_game
-from senju.games.game import Game
+from senju.games import make_game
 from senju.machine import available_cores, resident_bytes
-from senju.models import MODELS
 from senju.models.weights import Weights
+from senju.workers.process import ProcessExecutor
 from senju.workers.role import Executor, Limits
 from senju.workers.script import refuse_unguarded
-from senju.workers.shared_memory import map_shared, new_private_block, open_anonymous
 from senju.workers.team import Team, weakly
-
-logger = logging.getLogger(__name__)
+from senju.workers.thread import ThreadExecutor
 
 
 class ParallelBackendConfig(WorkerOptions):
@@ -65,121 +66,66 @@ class ParallelBackendConfig(WorkerOptions):
     )
 
 
-class RolloutTeam(Team):
-    """A team that plays shards: more workers than shards would be idle."""
-
-    num_shards: int
-
-    def affordable(self, wanted: int) -> int:
-        """As many workers as there are shards and memory for."""
-        useful = min(wanted, self.num_shards)
-        if useful < wanted:
-            logger.warning(
-                "%d of %d workers are started: there are no more shards; smaller games_per_shard gives more",
-                useful,
-                wanted,
-            )
-        return super().affordable(useful)
-
-
 class ParallelBackend(Backend):
     """Workers play from and into one block of memory. Subclasses say where the workers run."""
 
     Config: ClassVar[type[Part]] = ParallelBackendConfig
+    config: ParallelBackendConfig
     name: ClassVar[str]
     shares_memory: ClassVar[bool] = False  # whether the block must be visible to other processes
-    _descriptor: int = -1  # of the block's memory, if it is shared
-    _plan_for_processes: Plan | None = None
-    _team: RolloutTeam | None = None
-
-    @property
-    def _config(self) -> ParallelBackendConfig:
-        assert isinstance(self.config, ParallelBackendConfig)
-        return self.config
+    _team: Team | None = None
 
     def start(self, plan: Plan) -> None:
         """Lay out the memory, start the workers, and wait until they are ready."""
         refuse_unguarded()
         self._plan = plan
         try:
-            team = self._lay_out(plan)
-            wanted = self._config.num_workers or min(available_cores(), plan.num_shards)
-            team.start(team.affordable(wanted))
+            self._lay_out(plan)
+            wanted = self.config.num_workers or min(available_cores(), plan.num_shards)
+            self.team.start(self.team.affordable(wanted))
         except BaseException:
             self.close()
             raise
 
-    def _lay_out(self, plan: Plan) -> RolloutTeam:
+    def _lay_out(self, plan: Plan) -> None:
         """Everything but the workers."""
-        executor = self._new_executor()
+        config, executor = self.config, self._new_executor()
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(executor.close)
             game = make_game(**plan.game)
-            self._models = new_models(plan, game)
+            models = new_models(plan, game)
             plan.resignation.check(game)
-            warm_up_plan(plan, game, self._models)
-            sizes = weight_sizes(self._models)
+            warm_up_plan(plan, game, models)
+            sizes = weight_sizes(models)
             self._weight_bytes = sizes.policies
-            memory = self._open_memory(require_room(plan, game, sizes))
-            self._block = RolloutBlock(plan, game, sizes, memory)
-            self.publish(self._models.read_weights(), version=0)
+            is_shared = self.shares_memory or plan.is_shared
+            num_bytes = self._lay_out_block(plan, game, sizes, is_shared)
+            self._shared_bytes = num_bytes if is_shared else 0
+            self.publish(models.read_weights(), version=0)
             self._published()  # compiled here, so that workers find it in the cache
-            self._lay_out_shards(game)
+            for index in range(plan.num_shards):
+                self._block.state(index, 0).write(new_shard(plan, game, index).state)
             on_failure.pop_all()
         self._waited = 0.0
         self._reported_stats = np.zeros_like(self._block.stats)
-        self._schedule = Schedule(plan.num_shards, self._block.depth, plan.num_parts)
-        role = RolloutRole(
-            plan,
-            self._models,
-            memory,
-            self._block,
-            weakly(self._set_aside),
-            self._descriptor,
-            self._plan_for_processes,
-        )
-        config = self._config
+        self._schedule = TurnSchedule(plan.num_shards, self._block.depth, plan.num_parts)
+        files = [] if self.shared_memory is None else [self.shared_memory]
+        role = RolloutRole(plan, models, self._block, weakly(self._set_aside), files, plan.sockets)
         limits = Limits(
             config.worker_timeout, config.start_timeout, config.shard_attempts, config.reset_interval
         )
-        self._team = RolloutTeam(role, self._schedule, executor, limits, has_prefetch=True)
-        self._team.num_shards = plan.num_shards
-        files = [self._descriptor] if self._descriptor >= 0 else []
-        self._dropped = weakref.finalize(self, self._team.wakeup.drop, files)
+        self._team = Team(role, self._schedule, executor, limits, has_prefetch=True)
+        self._dropped = weakref.finalize(self, self._team.drop, list(files))
         self._dropped.atexit = False  # workers notice the end of this process by themselves
-        return self._team
 
     @abstractmethod
     def _new_executor(self) -> Executor:
         """Where the workers run."""
 
-    def _open_memory(self, num_bytes: int) -> mmap.mmap | NDArray[np.uint8]:
-        if not (self.shares_memory or self._plan.is_shared):
-            self._shared_bytes = 0
-            return new_private_block(num_bytes)
-        self._shared_bytes = num_bytes
-        self._descriptor = open_anonymous(num_bytes)
-        return map_shared(self._descriptor, num_bytes)
-
-    def _lay_out_shards(self, game: Game) -> None:
-        for index in range(self._plan.num_shards):
-            self._block.state(index, 0).write(new_shard(self._plan, game, index).state)
-
     @property
     def team(self) -> Team:
-        """The workers."""
         assert self._team is not None, "start() comes first"
         return self._team
-
-    @property
-    def rings(self) -> tuple[Ring, ...]:
-        """Memory that the workers write to."""
-        return self._block.rings
-
-    @property
-    def shared_memory(self) -> int | None:
-        """The block's, if it is shared."""
-        return self._descriptor if self._descriptor >= 0 else None
 
     def publish(
         self,
@@ -205,13 +151,12 @@ class ParallelBackend(Backend):
         return block[: self._weight_bytes].copy(), orders
 
     def collect(self, timeout: float | None = None) -> list[Rollout]:
-        """Wait for the rollouts of this turn."""
         began, team, schedule = monotonic(), self.team, self._schedule
         with team.changed:
             team.require_running()
             schedule.release()
             team.open()
-            team.wait_for(schedule.is_complete, timeout)
+            team.wait_for(schedule.is_due, timeout)
             finished = schedule.take()
         self._waited += monotonic() - began
         return [self._rollout(each) for each in finished]
@@ -239,7 +184,6 @@ class ParallelBackend(Backend):
                 self._block.state(shard, self._schedule.turn).write(state)
 
     def status(self) -> BackendStatus:
-        """Workers and slots now."""
         team = self.team.status()
         with self.team.changed:
             ready, playing, held, free = self._schedule.counts()
@@ -258,7 +202,6 @@ class ParallelBackend(Backend):
         )
 
     def report(self) -> BackendReport:
-        """Timings, activities and events since the last report."""
         report = self.team.report()
         return BackendReport(self._take_timings(), report.activities, report.events)
 
@@ -285,15 +228,17 @@ class ParallelBackend(Backend):
             self._dropped.detach()
         if self._team is not None:
             self._team.close()
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        if self.shared_memory is not None:
+            os.close(self.shared_memory)
+            self.shared_memory = None
 
     def _set_aside(self, task: RolloutTask, cause: str, attempts: int) -> str:
         """Save what is needed to play a failing rollout alone; decide whether to go on without it."""
         weights, orders = self._published()
         state = self._block.state(task.shard, task.turn)
-        plan = self._plan_for_others()
+        plan = self._plan
+        with contextlib.suppress(ConfigError):  # a class inside a function has no name in its module
+            plan = with_modules(plan)
         opponents = {place: self._block.opponents.read(place) for place in orders.places if place >= 0}
         reproduction = Reproduction(plan, task.shard, task.turn, orders, cause, state, weights, opponents)
         folder = Path(plan.folder or os.curdir) / FAILED_SHARDS
@@ -308,24 +253,30 @@ class ParallelBackend(Backend):
         left = self._plan.num_shards - len(self._schedule.set_aside)
         if not left:
             raise WorkerError(f"{message}\nNo shard is left to play.")
-        if self._config.failing_shard == "stop":
+        if self.config.failing_shard == "stop":
             raise WorkerError(f"{message}\nbackend.failing_shard=set_aside would go on without it.")
         return f"{message}\nTraining goes on with {left} of {self._plan.num_shards} shards."
 
-    def _plan_for_others(self) -> Plan:
-        """The plan with names by which another process finds the classes, if there are such names."""
-        plan = self._plan
-        with contextlib.suppress(ConfigError):  # a class inside a function has none
-            plan = with_models(plan, MODELS.importable_name)
-            game = plan.game | {"name": GAMES.importable_name(plan.game["name"])}
-            plan = plan.model_copy(update={"game": game})
-        return plan
+
+class Threads(ParallelBackend):
+    """Workers are threads of this process."""
+
+    name = "threads"
+
+    def _new_executor(self) -> Executor:
+        return ThreadExecutor()
 
 
-def with_models(plan: Plan, name_of: Callable[[str], str]) -> Plan:
-    """The plan with other names of its networks."""
+class Processes(ParallelBackend):
+    """Workers are processes of this machine; they share rollouts, states and weights in anonymous memory."""
 
-    def renamed(policy: PolicyPlan) -> PolicyPlan:
-        return policy.model_copy(update={"model": policy.model | {"name": name_of(policy.model["name"])}})
+    name = "processes"
+    shares_memory = True
 
-    return plan.model_copy(update={"policies": tuple(map(renamed, plan.policies))})
+    def _new_executor(self) -> Executor:
+        _, script = importable_plan(self._plan)
+        names = dict.fromkeys(
+            [self._plan.game["name"], *(each.model["name"] for each in self._plan.policies)]
+        )
+        imports = f"the module of {' or of '.join(names)}"
+        return ProcessExecutor(self.config.worker_timeout, script, imports)

@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError
-from safetensors.numpy import load
-from safetensors.torch import save
+from safetensors.numpy import load, save
 
 from senju.backends.building import new_models, new_rings, new_rollout_player, new_shard
 from senju.backends.plan import Plan
@@ -57,9 +55,12 @@ class Reproduction:
             "cause": self.cause,
         }
         tensors = {
-            **{name: _as_tensor(array) for name, array in self.state._asdict().items()},
-            "weights": torch.from_numpy(self.weights),
-            **{f"opponent.{place}": _as_tensor(weights) for place, weights in self.opponents.items()},
+            **{
+                name: np.ascontiguousarray(array).view(np.uint8)
+                for name, array in self.state._asdict().items()
+            },
+            "weights": self.weights,
+            **{f"opponent.{place}": weights for place, weights in self.opponents.items()},
         }
         try:
             make_folder(folder, folder.parent)  # which refuses a link
@@ -117,10 +118,10 @@ class _SavedOrders(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     version: int = Field(ge=0, lt=2**53)
-    epsilons: list[_Share]
-    ids: list[_Id]
-    places: list[_Id]
-    odds: list[_Share]
+    epsilons: tuple[_Share, ...]
+    ids: tuple[_Id, ...]
+    places: tuple[_Id, ...]
+    odds: tuple[_Share, ...]
 
 
 class _Facts(BaseModel):
@@ -137,9 +138,7 @@ class _Facts(BaseModel):
     @property
     def orders(self) -> Orders:
         """The orders that the rollout was played by."""
-        saved = self.saved_orders
-        epsilons, ids = tuple(saved.epsilons), tuple(saved.ids)
-        return Orders(saved.version, epsilons, ids, tuple(saved.places), tuple(saved.odds))
+        return Orders(**self.saved_orders.model_dump())
 
     def fits(self, opponents: dict[int, Weights]) -> bool:
         """Whether the shard is one of the plan's, and all opponents' weights are there."""
@@ -174,7 +173,3 @@ def _flat(array: NDArray[Any]) -> NDArray[np.uint8]:
 
 def _no_such_file(path: Path, why: str) -> str:
     return f"{path} is not a failing shard's file: {why}"
-
-
-def _as_tensor(array: NDArray[Any]) -> torch.Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array).view(np.uint8).copy())

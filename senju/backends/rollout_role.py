@@ -1,10 +1,11 @@
 """The role of workers that play rollouts: one task is one rollout of one shard."""
 
 import copy
-import mmap
+import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from time import perf_counter
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from senju.backends.building import (
     PlanModels,
+    importable_plan,
     new_models,
     new_rollout_player,
     new_shard,
@@ -20,16 +22,19 @@ from senju.backends.building import (
     weight_sizes,
 )
 from senju.backends.plan import Plan
-from senju.backends.schedule import Played, RolloutTask
+from senju.backends.schedule import Finished, RolloutTask
 from senju.backends.shared_block import FIRST_STAGE, HEARTBEAT, RolloutBlock
 from senju.collect.orders import NO_ORDERS, unpack_orders
 from senju.collect.rollout import STAGES
 from senju.collect.seating import Failure
 from senju.games import make_game
+from senju.games.game import Game
 from senju.timing import StageClock
 from senju.usercode import refuse_forked_child
 from senju.workers.role import Handler, Payload, Role, Start
 from senju.workers.shared_memory import map_shared
+
+logger = logging.getLogger(__name__)
 
 _LONGEST_FAILURE = 1_000  # characters of what an opponent raised
 
@@ -44,42 +49,32 @@ class RolloutRole(Role):
 
     plan: Plan
     models: PlanModels
-    memory: mmap.mmap | NDArray[np.uint8]
     block: RolloutBlock
     set_aside: Callable[[RolloutTask, str, int], str]
-    descriptor: int = -1  # of the memory, if it is shared
-    plan_for_processes: Plan | None = None  # with names that another process can import
+    descriptors: Sequence[int]  # of the block's memory, if it is shared
+    sockets: Sequence[str]
 
-    @property
-    def descriptors(self) -> Sequence[int]:
-        """The shared memory."""
-        return (self.descriptor,)
-
-    @property
-    def sockets(self) -> Sequence[str]:
-        """The run's control socket."""
-        return self.plan.sockets
+    @cached_property
+    def _importable_plan(self) -> Plan:
+        return importable_plan(self.plan)[0]
 
     def start_payload(self, index: int) -> Payload:
-        """The plan."""
-        assert self.plan_for_processes is not None
-        return Payload(self.plan_for_processes.model_dump(mode="json"))
+        return Payload(self._importable_plan.model_dump(mode="json"))
 
     def local_handler(self, start: Start) -> Handler:
         """A player with copies of the models: building them would use this process's random numbers."""
-        return RolloutHandler(self.plan, copy.deepcopy(self.models), self.memory, start.index)
+        game, models = make_game(**self.plan.game), copy.deepcopy(self.models)
+        return RolloutHandler(self.plan, game, models, self.block, start.index)
 
     def task_payload(self, task: RolloutTask, worker: dict[str, Any]) -> Payload:
-        """Shard, turn and parts."""
         return Payload((task.shard, task.turn, task.part, task.end))
 
-    def result(self, task: RolloutTask, payload: Payload) -> Played:
-        """The version that acted, failed opponents, and the time that playing took."""
+    def result(self, task: RolloutTask, payload: Payload) -> Finished:
         version, failures, seconds = payload.values
-        return Played(version, tuple(Failure(*failure) for failure in failures), seconds)
+        failed = tuple(Failure(*failure) for failure in failures)
+        return Finished(task.shard, task.turn, version, failed, seconds)
 
     def describe(self, task: RolloutTask) -> str:
-        """Shard, rows, rollout and seed."""
         first = task.shard * self.plan.games_per_shard
         rows = f"rows {first} to {first + self.plan.games_per_shard - 1}"
         return f"shard {task.shard} ({rows}), rollout {task.turn}, seed {self.plan.seed}"
@@ -89,12 +84,20 @@ class RolloutRole(Role):
         return task.end == self.plan.num_parts
 
     def heartbeat(self, index: int) -> float:
-        """The worker's counter in shared memory."""
         return float(self.block.stats[index, HEARTBEAT])
 
     def on_exhausted(self, task: RolloutTask, cause: str, attempts: int) -> str:
-        """Set the shard aside."""
         return self.set_aside(task, cause, attempts)
+
+    def useful_workers(self, wanted: int) -> int:
+        useful = min(wanted, self.plan.num_shards)
+        if useful < wanted:
+            logger.warning(
+                "%d of %d workers are started: there are no more shards; smaller games_per_shard gives more",
+                useful,
+                wanted,
+            )
+        return useful
 
 
 class StatsClock(StageClock):
@@ -106,12 +109,10 @@ class StatsClock(StageClock):
         self._columns = {stage: FIRST_STAGE + index for index, stage in enumerate(STAGES)}
 
     def start(self) -> None:
-        """Begin timing."""
         super().start()
         self._stats[HEARTBEAT] += 1.0
 
     def lap(self, stage: str) -> None:
-        """The time since the last lap was spent in `stage`."""
         refuse_forked_child()
         now, stats = perf_counter(), self._stats
         stats[self._columns[stage]] += now - self._last
@@ -126,13 +127,9 @@ class RolloutHandler(Handler):
     worker that dies leaves the state that the rollout began with.
     """
 
-    def __init__(
-        self, plan: Plan, models: PlanModels, memory: mmap.mmap | NDArray[np.uint8], index: int
-    ) -> None:
-        game = make_game(**plan.game)
+    def __init__(self, plan: Plan, game: Game, models: PlanModels, block: RolloutBlock, index: int) -> None:
         warm_up_plan(plan, game, models)
-        self._plan = plan
-        self._block = RolloutBlock(plan, game, weight_sizes(models), memory)
+        self._plan, self._block = plan, block
         self._published = np.empty(self._block.weights.num_bytes, np.uint8)
         self._stamp, self._orders = -1, NO_ORDERS
         clock = StatsClock(self._block.stats[index])
@@ -175,4 +172,7 @@ def new_player(start: Start) -> RolloutHandler:
     plan = Plan.model_validate(start.payload.values)
     (descriptor,) = start.descriptors
     memory = map_shared(descriptor, os.fstat(descriptor).st_size)
-    return RolloutHandler(plan, new_models(plan), memory, start.index)
+    game = make_game(**plan.game)
+    models = new_models(plan, game)
+    block = RolloutBlock(plan, game, weight_sizes(models), memory)
+    return RolloutHandler(plan, game, models, block, start.index)

@@ -28,45 +28,37 @@ class RolloutTask(NamedTuple):
     end: int = 1  # the part to stop before
 
 
-class Played(NamedTuple):
-    """The result of a task: the version that acted, the opponents that failed, and the time it took."""
-
-    version: int
-    failures: tuple[Failure, ...] = ()
-    seconds: float = 0.0
-
-
 class Finished(NamedTuple):
-    """A rollout that lies in its slot."""
+    """A rollout, or a part of one, that lies in its slot."""
 
     shard: int
     turn: int
-    version: int
-    failures: tuple[Failure, ...] = ()
+    version: int  # of the weights that acted
+    failures: tuple[Failure, ...] = ()  # opponents that failed
+    seconds: float = 0.0  # that playing took
 
 
 class _Line:
-    """One shard's rollouts: released < handed over <= finished <= being played."""
+    """One shard's rollouts: handed over <= finished <= being played."""
 
     def __init__(self) -> None:
-        self.released = 0  # turns below were given back by the caller
         self.taken = 0  # turns below were handed over
         self.next = 0  # the turn to play, or being played
         self.part = 0  # the part of it to play next
         self.version = 0  # that played its earlier parts
-        self.played: dict[int, Played] = {}  # turns that are finished and not released
+        self.played: dict[int, Finished] = {}  # turns that are finished and not given back
         self.task: RolloutTask | None = None
         self.failures = 0  # of the next turn
 
 
-class Schedule(TaskQueue):
+class TurnSchedule(TaskQueue):
     """The rollouts of all shards.
 
-    >>> schedule = Schedule(num_shards=2, depth=1)
+    >>> schedule = TurnSchedule(num_shards=2, depth=1)
     >>> first, second = schedule.begin(), schedule.begin()
-    >>> schedule.finish(second, Played(0)), schedule.ready()
+    >>> schedule.finish(second, Finished(shard=1, turn=0, version=0)), schedule.ready()
     (True, [1])
-    >>> schedule.finish(first, Played(0)), schedule.ready()
+    >>> schedule.finish(first, Finished(shard=0, turn=0, version=0)), schedule.ready()
     (True, [0, 1])
     """
 
@@ -78,12 +70,10 @@ class Schedule(TaskQueue):
         self._given_back = 0  # whole turns below were given back by the caller
         self._lines = [_Line() for _ in range(num_shards)]
         self._number = 0
-        self._idle = [
-            (0, 0, shard) for shard in range(num_shards)
-        ]  # heap of (turn, part, shard) to be played
+        self._idle = [(0, 0, shard) for shard in range(num_shards)]  # heap of (turn, part, shard)
         self._part_seconds = 0.0  # that a part took last
         self._missing = num_shards  # rollouts of the current turn that are not finished
-        self._num_waiting, self._num_running = num_shards, 0
+        self._num_waiting = num_shards
 
     @property
     def _end(self) -> int:
@@ -99,19 +89,16 @@ class Schedule(TaskQueue):
         is_near_end = self._num_waiting <= 2 * len(workers) and self._part_seconds >= _SHORTEST_PART
         turn, part, shard = heapq.heappop(self._idle)
         self._num_waiting -= 1
-        self._num_running += 1
         self._number += 1
         task = RolloutTask(self._number, shard, turn, part, part + 1 if is_near_end else self.num_parts)
         self._lines[shard].task = task
         return task
 
     def count_waiting(self) -> int:
-        """Rollouts that could begin now."""
         return self._num_waiting
 
     def count_running(self) -> int:
-        """Rollouts that are being played."""
-        return self._num_running
+        return sum(line.task is not None for line in self._lines)
 
     def _push(self, shard: int) -> None:
         line = self._lines[shard]
@@ -124,14 +111,13 @@ class Schedule(TaskQueue):
         self._num_waiting = sum(turn < end and shard not in self.set_aside for turn, _, shard in self._idle)
         self._missing = len(self._awaited()) - len(self.ready())
 
-    def finish(self, task: RolloutTask, result: Played) -> bool:
-        """The steps lie in their slot; False if the task is not the current one of its shard."""
+    def finish(self, task: RolloutTask, result: Finished) -> bool:
         line = self._lines[task.shard]
         if line.task != task:
             return False
         line.task, line.failures = None, 0
-        self._num_running -= 1
         self._part_seconds = result.seconds / (task.end - task.part)
+        # weights that change within a rollout (an interrupted caller may publish some): it is played anew
         has_one_version = task.part == 0 or result.version == line.version
         line.part, line.version = (task.end if has_one_version else 0), result.version
         if line.part == self.num_parts:
@@ -142,18 +128,16 @@ class Schedule(TaskQueue):
         return True
 
     def lose(self, task: RolloutTask, is_its_fault: bool = True) -> int:
-        """The rollout must be played again; return how often it has failed."""
         line = self._lines[task.shard]
         if line.task == task:
             line.task = None
             line.failures += is_its_fault
-            self._num_running -= 1
             self._push(task.shard)
         return line.failures
 
     def is_due(self) -> bool:
-        """Whether the current turn is complete."""
-        return self.is_complete()
+        """Whether every rollout of the current turn is finished."""
+        return self._missing == 0
 
     def abandon(self, task: RolloutTask) -> None:
         """Set the shard aside: it is not played any more."""
@@ -163,10 +147,6 @@ class Schedule(TaskQueue):
     def ready(self) -> list[int]:
         """The shards whose rollout of the current turn is finished and not yet taken."""
         return [shard for shard in self._awaited() if self.turn in self._lines[shard].played]
-
-    def is_complete(self) -> bool:
-        """Whether every rollout of the current turn is finished."""
-        return self._missing == 0
 
     def _awaited(self) -> list[int]:
         """The shards that have not been handed over in the current turn."""
@@ -184,10 +164,8 @@ class Schedule(TaskQueue):
         """Hand over what is ready; after the last of a turn comes the next turn."""
         taken = []
         for shard in self.ready():
-            line = self._lines[shard]
-            line.taken += 1
-            played = line.played[self.turn]
-            taken.append(Finished(shard, self.turn, played.version, played.failures))
+            self._lines[shard].taken += 1
+            taken.append(self._lines[shard].played[self.turn])
         if not self._awaited():
             self.turn += 1
             self._count()
@@ -196,9 +174,8 @@ class Schedule(TaskQueue):
     def release(self) -> None:
         """The caller gives back what it has taken: slots may be overwritten."""
         for line in self._lines:
-            for turn in range(line.released, line.taken):
+            for turn in [turn for turn in line.played if turn < line.taken]:
                 del line.played[turn]
-            line.released = line.taken
         self._given_back = self.turn
         self._count()
 
@@ -212,15 +189,14 @@ class Schedule(TaskQueue):
             self.turn = self._given_back = turn
         for line in self._lines:
             line.played.clear()
-            line.released = line.taken = line.next = self.turn
+            line.taken = line.next = self.turn
             line.task, line.failures, line.part = None, 0, 0
         self._idle = [(self.turn, 0, shard) for shard in range(len(self._lines))]
-        self._num_running = 0
         self._count()
 
     def counts(self) -> tuple[int, int, int, int]:
         """How many slots are ready, being played, held by the caller, and free."""
-        ready = sum(len(line.played) - (line.taken - line.released) for line in self._lines)
-        held = sum(line.taken - line.released for line in self._lines)
-        playing = self._num_running
+        held = sum(turn < line.taken for line in self._lines for turn in line.played)
+        ready = sum(len(line.played) for line in self._lines) - held
+        playing = self.count_running()
         return ready, playing, held, len(self._lines) * self.depth - ready - playing - held

@@ -7,37 +7,25 @@ from collections.abc import Collection, Mapping
 from time import monotonic
 
 from senju.backends.backend import Backend, BackendReport, BackendStatus
-from senju.backends.building import (
-    OpponentWeights,
-    WeightSizes,
-    new_models,
-    new_rings,
-    new_rollout_player,
-    new_shard,
-    weight_sizes,
-)
+from senju.backends.building import new_models, new_rollout_player, new_shard, weight_sizes
 from senju.backends.plan import Plan
 from senju.backends.schedule import RolloutTask
-from senju.backends.shared_block import RolloutBlock, require_room
 from senju.collect.orders import NO_ORDERS, Orders
 from senju.collect.shard import ShardState
-from senju.collect.slots import Ring, Rollout
+from senju.collect.slots import Rollout
 from senju.errors import ConfigError, ControlError, WorkerError
 from senju.games import make_game
-from senju.games.game import Game
 from senju.machine import math_threads, resident_bytes
 from senju.models.weights import Weights
 from senju.timing import StageClock
 from senju.usercode import ChildReport, ending_forked_child, passes_on, refuse_forked_child
 from senju.workers.role import Activity, Report, TeamControl, TeamStatus, WorkerStatus
-from senju.workers.shared_memory import map_shared, open_anonymous
 
 
 class _GuardedClock(StageClock):
     """Every lap also notices a child that the user's code forked."""
 
     def lap(self, stage: str) -> None:
-        """The time since the last lap was spent in `stage`."""
         refuse_forked_child()
         super().lap(stage)
 
@@ -53,12 +41,10 @@ class InProcessTeam(TeamControl):
         self.task: RolloutTask | None = None
 
     def pause(self, workers: Collection[int] | None = None) -> None:
-        """Begin no other rollout until resumed (by another thread)."""
         if workers is None or 0 in workers:
             self.can_play.clear()
 
     def resume(self, workers: Collection[int] | None = None) -> None:
-        """Play on."""
         if workers is None or 0 in workers:
             self.can_play.set()
 
@@ -81,7 +67,6 @@ class InProcessTeam(TeamControl):
         self.activities.append(Activity(0, task, began, ended))
 
     def status(self) -> TeamStatus:
-        """The one worker."""
         task, is_paused = self.task, not self.can_play.is_set()
         worker = WorkerStatus(
             index=0,
@@ -104,47 +89,26 @@ class InProcessTeam(TeamControl):
 class Serial(Backend):
     """Plays every shard in this process."""
 
-    _descriptor: int = -1  # of the rings' memory, if it is shared
-
     def start(self, plan: Plan) -> None:
-        """Build the game, the acting copy of the model, the shards and their slots."""
         game = make_game(**plan.game)
         game.warm_up()
         models = new_models(plan, game)
-        sizes = weight_sizes(models)
-        num_bytes = require_room(plan, game, sizes)
-        self._opponents = OpponentWeights(plan, sizes)
+        self._lay_out_block(plan, game, weight_sizes(models), plan.is_shared)
+        if self.shared_memory is not None:
+            self._dropped = weakref.finalize(self, os.close, self.shared_memory)
         self._orders = NO_ORDERS
         self._clock, self._child = _GuardedClock(), ChildReport()
-        self._player = new_rollout_player(plan, game, models, self._clock, self._opponents.read)
+        self._player = new_rollout_player(plan, game, models, self._clock, self._block.opponents.read)
         self._shards = [new_shard(plan, game, index) for index in range(plan.num_shards)]
-        self._plan, self._rings = plan, self._lay_out(plan, game, sizes, num_bytes)
+        self._plan = plan
         self._first = [shard.rows.clock.copy() for shard in self._shards]  # of the rollout collected last
         self._next, self._turn = 0, 0  # the shard to play next, and how often all were played
         self._team = InProcessTeam()
         self._changing = threading.Lock()  # weights and opponents do not change during a rollout
         self._is_closed = False
 
-    def _lay_out(self, plan: Plan, game: Game, sizes: WeightSizes, num_bytes: int) -> tuple[Ring, ...]:
-        if not plan.is_shared:
-            return new_rings(plan, game)
-        self._descriptor = open_anonymous(num_bytes)
-        self._dropped = weakref.finalize(self, os.close, self._descriptor)
-        return RolloutBlock(plan, game, sizes, map_shared(self._descriptor, num_bytes)).rings
-
-    @property
-    def rings(self) -> tuple[Ring, ...]:
-        """Memory of this process, or memory that learners share."""
-        return self._rings
-
-    @property
-    def shared_memory(self) -> int | None:
-        """The rings', if it is shared."""
-        return self._descriptor if self._descriptor >= 0 else None
-
     @property
     def team(self) -> InProcessTeam:
-        """The current process."""
         return self._team
 
     def publish(
@@ -157,7 +121,7 @@ class Serial(Backend):
         """Copy the weights into the acting models."""
         with self._changing:
             for place, block in (opponents or {}).items():
-                self._opponents.write(place, block)
+                self._block.opponents.write(place, block)
             self._player.weights.write(weights)
             self._orders = orders._replace(version=version)
 
@@ -184,10 +148,10 @@ class Serial(Backend):
 
     def _play(self, index: int) -> Rollout:
         shard, began = self._shards[index], monotonic()
-        slots = tuple(ring.slot(index, self._turn) for ring in self._rings)
+        slots = tuple(ring.slot(index, self._turn) for ring in self.rings)
         self._first[index][:] = shard.rows.clock
         task = self._team.task = RolloutTask(0, index, self._turn)
-        for ring in self._rings:
+        for ring in self.rings:
             ring.open(index, self._turn)
         try:
             with ending_forked_child(self._child.write):
@@ -204,7 +168,7 @@ class Serial(Backend):
         finally:
             self._team.task = None
         self._child.raise_written()
-        for ring in self._rings:
+        for ring in self.rings:
             ring.seal(index, self._turn)
         self._team.finish(task, began)
         opponents = self._player.others
@@ -212,19 +176,16 @@ class Serial(Backend):
         return Rollout(index, self._orders.version, slots, self._first[index], self._turn, failures)
 
     def snapshot(self) -> list[ShardState]:
-        """Copies of the shards' states."""
         return [shard.state.copy() for shard in self._shards]
 
     def restore(self, states: list[ShardState], turn: int | None = None) -> None:
-        """Set every shard back."""
         for shard, state in zip(self._shards, states, strict=True):
             shard.restore(state)
         self._next, self._turn = 0, self._turn if turn is None else turn
-        for ring in self._rings:
+        for ring in self.rings:
             ring.forget(self._turn)
 
     def status(self) -> BackendStatus:
-        """The one worker, and its slots."""
         team = self._team.status()
         playing = int(team.workers[0].task is not None)
         return BackendStatus(
@@ -241,7 +202,6 @@ class Serial(Backend):
         )
 
     def report(self) -> BackendReport:
-        """Timings and activities since the last report."""
         return BackendReport(self._clock.take(), self._team.report().activities, [])
 
     def close(self) -> None:
@@ -249,6 +209,6 @@ class Serial(Backend):
         self._is_closed = True
         if hasattr(self, "_team"):
             self._team.can_play.set()
-        if self._descriptor >= 0:
+        if self.shared_memory is not None:
             self._dropped()
-            self._descriptor = -1
+            self.shared_memory = None

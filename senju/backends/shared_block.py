@@ -18,7 +18,7 @@ from senju.collect.shard import ShardState, new_shard_state
 from senju.errors import ConfigError
 from senju.games.game import Game
 from senju.machine import memory_available
-from senju.workers.shared_memory import Carver, Counter, mebibytes, require_memory
+from senju.workers.shared_memory import Carver, mebibytes, require_memory
 
 HEARTBEAT, FIRST_STAGE = 0, 1  # columns of a worker's stats: a counter, then seconds of each stage
 STATS_SIZE = -(-(FIRST_STAGE + len(STAGES)) // 8) * 8  # whole cache lines of float64
@@ -35,7 +35,7 @@ class RolloutBlock:
     def __init__(
         self, plan: Plan, game: Game, sizes: WeightSizes, block: mmap.mmap | NDArray[np.uint8] | None
     ) -> None:
-        allocate = Carver(block) if block is not None else Counter()
+        allocate, is_counting = Carver(block), block is None
         self.depth, self._num_parts = plan.max_lag + 1, plan.num_parts
         num_states = (self.depth + 1) * plan.num_parts
         rows = plan.games_per_shard
@@ -43,16 +43,15 @@ class RolloutBlock:
         self.weights = SharedWeights(sizes.policies + orders, allocate)
         self.opponents = OpponentWeights(plan, sizes, allocate)
         self.stats: NDArray[np.float64] = allocate((plan.num_shards, STATS_SIZE), np.float64)
-        counter = allocate if isinstance(allocate, Counter) else None
-        before = counter.num_bytes if counter else 0
+        before = allocate.num_bytes
         self._states = [
             [new_shard_state(game, rows, allocate) for _ in range(num_states)]
-            for _ in range(1 if counter else plan.num_shards)
+            for _ in range(1 if is_counting else plan.num_shards)
         ]
-        if counter:  # shards are alike, and there may be a million: count one and multiply
-            counter.num_bytes += (counter.num_bytes - before) * (plan.num_shards - 1)
+        if is_counting:  # shards are alike, and there may be a million: count one and multiply
+            allocate.num_bytes += (allocate.num_bytes - before) * (plan.num_shards - 1)
         self.rings = new_rings(plan, game, allocate)
-        self.num_bytes = allocate.num_bytes if isinstance(allocate, Counter) else 0
+        self.num_bytes = allocate.num_bytes
 
     def state(self, shard: int, turn: int, part: int = 0) -> ShardState:
         """The shard's state before that rollout, or before a part of it."""

@@ -69,14 +69,11 @@ class WorldRole(Role):
 
     def __init__(self, source: WorldSource, experience: ExperienceFile) -> None:
         self.source, self.experience = source, experience
+        self.descriptors = [experience.descriptor]
         self._num_results = 0
 
     def start_payload(self, index: int) -> Payload:
         return self.source.packed()
-
-    @property
-    def descriptors(self) -> list[int]:
-        return [self.experience.descriptor]
 
     def describe(self, task: Assignment) -> str:
         return str(task.task)

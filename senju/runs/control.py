@@ -86,8 +86,10 @@ class ControlServer:
             listener.setblocking(False)
             closed, close = socket.socketpair()
             undo.enter_context(closed)
+            # here and not in the thread: there may be no file descriptor left when the thread begins
+            selector = undo.enter_context(DefaultSelector())
             # daemon: no failure here may keep a finished run from ending
-            serve = partial(self._serve, listener, closed)
+            serve = partial(self._serve, listener, closed, selector)
             thread = threading.Thread(target=serve, name="control", daemon=True)
             thread.start()
             undo.callback(thread.join)
@@ -102,22 +104,21 @@ class ControlServer:
         """Take no more clients, remove the socket, let answers under way finish; may be called twice."""
         self._end.close()
 
-    def _serve(self, listener: socket.socket, closed: socket.socket) -> None:
+    def _serve(self, listener: socket.socket, closed: socket.socket, selector: DefaultSelector) -> None:
         closed.settimeout(RETRY_SECONDS)
-        with DefaultSelector() as selector:
-            selector.register(listener, EVENT_READ)
-            selector.register(closed, EVENT_READ)
-            while closed not in [key.fileobj for key, _ in selector.select()]:
-                try:
-                    connection, _ = listener.accept()
-                except (BlockingIOError, ConnectionError):
-                    continue  # the client went away again
-                except OSError as error:
-                    logger.warning("a client cannot be answered: %s", describe_os_error(error))
-                    with suppress(TimeoutError):
-                        closed.recv(1)  # wait before the next try; returns early when the server closes
-                    continue
-                self._accept(connection)
+        selector.register(listener, EVENT_READ)
+        selector.register(closed, EVENT_READ)
+        while closed not in [key.fileobj for key, _ in selector.select()]:
+            try:
+                connection, _ = listener.accept()
+            except (BlockingIOError, ConnectionError):
+                continue  # the client went away again
+            except OSError as error:
+                logger.warning("a client cannot be answered: %s", describe_os_error(error))
+                with suppress(TimeoutError):
+                    closed.recv(1)  # wait before the next try; returns early when the server closes
+                continue
+            self._accept(connection)
 
     def _accept(self, connection: socket.socket) -> None:
         connection.settimeout(CLIENT_SECONDS)

@@ -21,7 +21,7 @@ from senju.collect.slots import Ring, RingShape
 from senju.errors import WorkerError
 from senju.games.game import SeatView
 from senju.models.weights import Weights
-from senju.workers.shared_memory import Carver, Counter
+from senju.workers.shared_memory import Carver
 
 _LENGTHS = np.dtype([("numbers", np.int64), ("tensors", np.int64)])
 _BYTES_PER_NAME = 256  # what safetensors writes of a tensor besides its content
@@ -111,10 +111,10 @@ class LearnerMemory:
 
     def __init__(self, rooms: Sequence[Room], block: mmap.mmap | None) -> None:
         self.rooms = list(rooms)
-        allocate = Carver(block) if block is not None else Counter()
+        allocate = Carver(block)
         self.weights = [SharedWeights(room.weight_bytes, allocate) for room in rooms]
         self.states = [SharedState(room.state_bytes, allocate) for room in rooms]
-        self.num_bytes = allocate.num_bytes if isinstance(allocate, Counter) else 0
+        self.num_bytes = allocate.num_bytes
 
 
 RingPlace = tuple[dict[str, Any], list[int]]  # a ring's shape, and where each of its arrays begins

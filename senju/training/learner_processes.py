@@ -112,7 +112,7 @@ class LearnerProcesses(LearnerRunner):
         role = LearnerRole(self._agents, list(self._descriptors), self._sockets, first_seats)
         executor = self._new_process_executor() if count else ThreadExecutor()
         team = self._team = Team(role, self._tasks, executor, self._limits)
-        self._dropped = weakref.finalize(self, team.wakeup.drop, list(self._descriptors))
+        self._dropped = weakref.finalize(self, team.drop, list(self._descriptors))
         self._dropped.atexit = False  # learners notice the end of this process by themselves
         team.start(count or 1, is_waiting=self.is_free_running)
         team.open()

@@ -60,17 +60,9 @@ class LearnerRole(Role):
     new_handler = "senju.training.learner_role:new_learner_handler"
 
     agents: SharedAgents
-    files: Sequence[int]  # shared memory of the rings, and of states and weights
-    socket_files: Sequence[str]
+    descriptors: Sequence[int]  # shared memory of the rings, and of states and weights
+    sockets: Sequence[str]
     first_seats: Sequence[Sequence[int]]  # by worker: the agents that it trains first
-
-    @property
-    def descriptors(self) -> Sequence[int]:
-        return self.files
-
-    @property
-    def sockets(self) -> Sequence[str]:
-        return self.socket_files
 
     def start_payload(self, index: int) -> Payload:
         """Settings, and where everything lies in shared memory."""

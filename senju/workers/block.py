@@ -5,6 +5,7 @@ import os
 import struct
 import weakref
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,16 +20,16 @@ class Block:
     """Immutable bytes. They are copied to shared memory when another process needs them."""
 
     def __init__(self, data: bytearray | memoryview | None, descriptor: int | None = None) -> None:
-        self._read, self._descriptor = data, descriptor  # one of them is given
+        self._descriptor = descriptor
+        if data is not None:
+            self._data = data
         if descriptor is not None:
             weakref.finalize(self, os.close, descriptor)
 
-    @property
+    @cached_property
     def _data(self) -> bytearray | memoryview:
-        if self._read is None:
-            assert self._descriptor is not None
-            self._read = _read(self._descriptor)
-        return self._read
+        assert self._descriptor is not None, "bytes or a descriptor are given"
+        return _read(self._descriptor)
 
     def __len__(self) -> int:
         return len(self._data)

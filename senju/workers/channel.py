@@ -21,6 +21,7 @@ from senju.errors import SenjuError, WorkerError
 from senju.workers.block import Block
 
 _LONGEST_MESSAGE = 32_000  # bytes; longer values travel in a block
+_SEND_SECONDS = 5  # for a worker to take a message
 _MOST_DESCRIPTORS = 250  # of one message; Linux allows 253
 _ANCILLARY_BYTES = socket.CMSG_LEN(4 * _MOST_DESCRIPTORS)
 _encode, _decode = json.JSONEncoder(separators=(",", ":")).encode, json.JSONDecoder().decode
@@ -48,7 +49,7 @@ class Message(NamedTuple):
     blocks: Sequence[Block] = ()
 
 
-class Failure(NamedTuple):
+class WorkerFailure(NamedTuple):
     """An exception in a worker, as the values of a FAILED message."""
 
     error: str  # the class's name
@@ -73,7 +74,7 @@ def failed(error: BaseException, number: int = 0) -> Message:
     """An exception as a message; of long texts the end of the traceback and the start of the text remain."""
     text, trace = str(error), "".join(traceback.format_exception(error))
     for longest in _LONGEST_TEXTS:
-        failure = Failure(
+        failure = WorkerFailure(
             type(error).__name__, text[:longest], trace[-longest:], isinstance(error, SenjuError)
         )
         if len(json.dumps(failure)) < _LONGEST_MESSAGE // 2:
@@ -108,17 +109,16 @@ class Channel(ABC):
 class SocketChannel(Channel):
     """A channel between processes."""
 
-    def __init__(self, end: socket.socket, keeps_descriptors: bool = False) -> None:
-        """`keeps_descriptors`: received blocks stay in shared memory, to be passed on to others."""
-        super().__init__(end)
-        self._keeps_descriptors = keeps_descriptors
+    def __init__(self, end: socket.socket, is_of_team: bool = False) -> None:
+        """At the team's end, received blocks stay in shared memory, to be passed on to others.
 
-    def limit_sending(self, seconds: int) -> None:
-        """Let `send` raise BlockingIOError if the other end takes no message for so long.
-
-        The system keeps this limit. Python's own would cost another system call for each message.
+        There `send` raises BlockingIOError if the worker takes no message for some seconds. The system keeps
+        this limit. Python's own would cost another system call for each message.
         """
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", seconds, 0))
+        super().__init__(end)
+        self._is_of_team = is_of_team
+        if is_of_team:
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
 
     def send(self, message: Message) -> None:
         kind, number, values, blocks = message
@@ -140,7 +140,7 @@ class SocketChannel(Channel):
         if not data:
             return None
         descriptors = _descriptors(ancillary) if ancillary else ()
-        blocks = [Block.of_descriptor(each, self._keeps_descriptors) for each in descriptors]
+        blocks = [Block.of_descriptor(each, self._is_of_team) for each in descriptors]
         try:
             kind, number, *rest = _decode(data.decode())
         except ValueError:  # the user's code wrote into the channel: this worker cannot be used any more
@@ -150,6 +150,7 @@ class SocketChannel(Channel):
 
 
 def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    """As `socket.recv_fds` has them, which would cost messages without descriptors half a microsecond."""
     found = array("i")
     for _, _, data in ancillary:
         found.frombytes(data[: len(data) - len(data) % found.itemsize])
@@ -173,11 +174,6 @@ class LocalChannel(Channel):
         except OSError:  # this end was closed meanwhile
             return None
         return self._incoming.popleft() if data else None
-
-
-def socket_pair() -> tuple[socket.socket, socket.socket]:
-    """Two connected sockets that keep messages apart."""
-    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
 def local_pair() -> tuple[LocalChannel, LocalChannel]:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from senju.errors import SenjuError, WorkerError
-from senju.workers.channel import Failure
-from senju.workers.role import Activity, Ending, Payload
+from senju.workers.channel import WorkerFailure
+from senju.workers.records import Worker, WorkerState
+from senju.workers.role import Activity, Payload, WorkerEnding
 from senju.workers.roster import Roster
-from senju.workers.worker import Worker, WorkerState
 
 
 class Dispatcher:
@@ -70,7 +70,7 @@ class Dispatcher:
         if self._queue.is_due() or not self.is_open:
             self._journal.has_news = True
 
-    def on_failed(self, worker: Worker, number: int, failure: Failure) -> None:
+    def on_failed(self, worker: Worker, number: int, failure: WorkerFailure) -> None:
         """A worker raised an exception, in a task or when it started."""
         task = worker.end_task(number)
         self._roster.on_change()
@@ -86,10 +86,13 @@ class Dispatcher:
         else:
             self._retry(worker, task, f"{where}: {failure}", "failed")
 
-    def on_end(self, worker: Worker, ending: Ending, kind: str = "lost") -> None:
+    def on_end(self, worker: Worker, ending: WorkerEnding, kind: str = "lost") -> None:
         """A worker has ended, as it was asked to or not. Others do its tasks."""
         self._journal.has_news = True
-        task, was_leaving = self._take_back(worker), worker.state is WorkerState.LEAVING
+        task, was_leaving = worker.task, worker.state is WorkerState.LEAVING
+        for waiting in list(worker.tasks)[1:]:  # behind the one that it was executing
+            self._queue.lose(waiting, is_its_fault=False)
+        worker.tasks.clear()
         self._roster.remove(worker)
         if was_leaving:
             return
@@ -106,20 +109,12 @@ class Dispatcher:
         else:
             self._retry(worker, task, cause, kind, not (ending.was_killed and self._is_excused(task)))
 
-    def on_hung_thread(self, worker: Worker, ending: Ending) -> None:
+    def on_hung_thread(self, worker: Worker, ending: WorkerEnding) -> None:
         """A worker that cannot be killed gave no sign of life: the team cannot go on."""
         cause = self._describe_end(worker, worker.task, ending)
         self._journal.fail(WorkerError(f"{cause.rstrip()}\nA thread cannot be replaced; a process can."))
         worker.must_leave = True
         self._roster.on_change()
-
-    def _take_back(self, worker: Worker) -> Any:
-        """The task that a lost worker was executing; others take the ones it had not begun."""
-        task = worker.task
-        for waiting in list(worker.tasks)[1:]:
-            self._queue.lose(waiting, is_its_fault=False)
-        worker.tasks.clear()
-        return task
 
     def _is_excused(self, task: Any) -> bool:
         """Whether another program may have killed the worker; many kills during one task are its fault."""
@@ -148,7 +143,7 @@ class Dispatcher:
             details.append(more)
         return worker.name + (f" ({'; '.join(details)})" if details else "")
 
-    def _describe_end(self, worker: Worker, task: Any, ending: Ending) -> str:
+    def _describe_end(self, worker: Worker, task: Any, ending: WorkerEnding) -> str:
         doing = f" during {self._role.describe(task)}" if task is not None else ""
         if worker.state is WorkerState.STARTING:
             doing = " while it started"

@@ -169,8 +169,7 @@ class ForkServer:
     def __init__(self) -> None:
         self.inherited = inheritance()
         self.is_sound = True  # not in the middle of a request
-        self.num_started = 0
-        self._entries: set[str] = set()  # whose modules it has loaded
+        self.entries: set[str] = set()  # whose modules it has loaded, and started processes with
         self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, contextlib.ExitStack() as ours:
             ours.callback(self._connection.close)
@@ -185,7 +184,7 @@ class ForkServer:
             ours.callback(os.close, status)
             request = json.dumps(boot_info | {"environment": environment(is_transient=True)}).encode()
             self._connection.settimeout(
-                _ANSWER_SECONDS if boot_info["entry"] in self._entries else _LOAD_SECONDS
+                _ANSWER_SECONDS if boot_info["entry"] in self.entries else _LOAD_SECONDS
             )
             self.is_sound = False
             try:
@@ -202,8 +201,7 @@ class ForkServer:
             if not handles:  # the process ends with its lifeline
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             ours.pop_all()
-        self.num_started += 1
-        self._entries.add(boot_info["entry"])
+        self.entries.add(boot_info["entry"])
         return ForkedProcess(found["pid"], handles[0], status, self)
 
     def _answer(self) -> tuple[dict[str, Any], list[int]]:
@@ -313,7 +311,7 @@ def _fork(boot_info: dict[str, Any], files: Sequence[int], output: int) -> Forke
         return server.start(boot_info | {"folder": folder}, files, output)
     except ForkServerLostError as error:
         logger.warning("the fork server is lost (%s); this process is spawned", error)
-        _shared.is_unusable = not server.num_started  # or every start would wait for a failing server
+        _shared.is_unusable = not server.entries  # or every start would wait for a failing server
         raise
     finally:
         if not server.is_sound:  # for example after Ctrl-C: the next answer would belong to this request

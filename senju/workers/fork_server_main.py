@@ -12,7 +12,7 @@ import os
 import select
 import signal
 import socket
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -33,21 +33,19 @@ def serve(connection: int) -> BootInfo | None:
         return _Server(parent).serve()
 
 
-class _Child(NamedTuple):
-    pid: int
-    status: int  # the pipe that its exit code is written to
-
-
 class _Server:
     def __init__(self, parent: socket.socket) -> None:
         self._parent = parent
-        self._children: dict[int, _Child] = {}  # by pidfd
+        self._children: dict[int, tuple[int, int]] = {}  # by pidfd: pid, and pipe for the exit code
         self._loaded: set[str] = set()  # modules of entries
 
     def serve(self) -> BootInfo | None:
         is_wanted = True
         while is_wanted or self._children:  # children end by themselves; their descendants must end too
-            ready = self._wait(is_wanted)
+            poll = select.poll()
+            for number in [*self._children, *([self._parent.fileno()] if is_wanted else [])]:
+                poll.register(number, select.POLLIN)
+            ready = {number for number, _ in poll.poll()}
             self._report_ends(ready & self._children.keys())
             if self._parent.fileno() not in ready:
                 continue
@@ -58,22 +56,15 @@ class _Server:
                 return boot_info
         return None
 
-    def _wait(self, is_wanted: bool) -> set[int]:
-        """Wait for requests, if they are wanted, and for ends of children; return the files concerned."""
-        poll = select.poll()
-        for number in [*self._children, *([self._parent.fileno()] if is_wanted else [])]:
-            poll.register(number, select.POLLIN)
-        return {number for number, _ in poll.poll()}
-
     def _report_ends(self, ended: set[int]) -> None:
         """Reap ended children. Their descendants are ended before the end is reported."""
         if ended:
-            descendants.end_children(spared=[child.pid for child in self._children.values()])
+            descendants.end_children(spared=[pid for pid, _ in self._children.values()])
         for handle in ended:
             found = os.waitid(os.P_PIDFD, handle, os.WEXITED)
             assert found is not None
             code = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
-            status = self._children.pop(handle).status
+            _, status = self._children.pop(handle)
             with contextlib.suppress(BrokenPipeError):  # the parent no longer listens
                 os.write(status, array.array("i", [code]).tobytes())
             os.close(status)
@@ -91,7 +82,7 @@ class _Server:
                 os.close(number)
             return None
         if pid == 0:
-            others = [child.status for child in self._children.values()]
+            others = [pipe for _, pipe in self._children.values()]
             for number in (status, self._parent.detach(), *self._children, *others):
                 os.close(number)
             _become_like_spawned(boot_info, output)
@@ -100,7 +91,7 @@ class _Server:
         socket.send_fds(self._parent, [json.dumps({"pid": pid}).encode()], [handle])
         for number in (output, *theirs):
             os.close(number)
-        self._children[handle] = _Child(pid, status)
+        self._children[handle] = pid, status
         return None
 
     def _load(self, entry: str) -> None:

@@ -4,26 +4,26 @@ import contextlib
 import os
 import select
 import signal
+import socket
 from collections.abc import Iterator
 from time import monotonic
 from typing import Any
 
 from senju.machine import count_memory_kills, memory_available
 from senju.trust import accepted
-from senju.workers.channel import Kind, Message, SocketChannel, socket_pair
+from senju.workers.channel import Kind, Message, SocketChannel
 from senju.workers.fork_server import (
     ForkServerLease,
     ForkServerLostError,
     import_path,
     start_process,
 )
-from senju.workers.role import WORKER_BYTES, Ending, Executor, Role, WorkerHandle
+from senju.workers.role import WORKER_BYTES, Executor, Role, WorkerEnding, WorkerHandle
 from senju.workers.worker_main import STACK_SIGNAL
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _QUIET_SECONDS = 0.25  # after a pause this long the printed stack is complete
 _STACK_SECONDS = 1.0  # for a hung worker to print its stack
-_SEND_SECONDS = 5  # for a worker to take a message
 
 
 class ProcessHandle(WorkerHandle):
@@ -44,15 +44,14 @@ class ProcessHandle(WorkerHandle):
         except ForkServerLostError:
             self._start(boot_info, role, can_fork=False)
         self.pid = self._process.pid
-        values, blocks = role.start_payload(index)
+        payload = role.start_payload(index)
         with contextlib.suppress(OSError):  # its end, which is noticed next, tells more
-            self.channel.send(Message(Kind.START, 0, values, blocks))
+            self.channel.send(Message(Kind.START, 0, *payload))
 
     def _start(self, boot_info: dict[str, Any], role: Role, can_fork: bool) -> None:
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
-            here, there = socket_pair()
-            self.channel = SocketChannel(here, keeps_descriptors=True)
-            self.channel.limit_sending(_SEND_SECONDS)
+            here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # keeps messages apart
+            self.channel = SocketChannel(here, is_of_team=True)
             ours.callback(self.channel.close)
             theirs.callback(there.close)
             lifeline, self._lifeline = _pipe(theirs, ours)
@@ -70,19 +69,19 @@ class ProcessHandle(WorkerHandle):
     def kill(self) -> None:
         self._process.kill()
 
-    def wait(self) -> Ending:
+    def wait(self) -> WorkerEnding:
         code = self._process.wait()
         if code is None:
-            return Ending("did not end when it was killed")
+            return WorkerEnding("did not end when it was killed")
         if code >= 0:
-            return Ending(f"ended with exit code {code}")
+            return WorkerEnding(f"ended with exit code {code}")
         number = signal.Signals(-code)
         why, lacks_memory = "", False
         if number == signal.SIGKILL:
             lacks_memory = count_memory_kills() > self._memory_kills
             why = ": the system was out of memory" if lacks_memory else ": by kill -9 or the like"
         was_killed = number in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
-        return Ending(f"was killed by signal {-code} ({number.name}{why})", was_killed, lacks_memory)
+        return WorkerEnding(f"was killed by signal {-code} ({number.name}{why})", was_killed, lacks_memory)
 
     def stack(self) -> str:
         assert self.output is not None

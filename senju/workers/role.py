@@ -56,6 +56,8 @@ class Role(ABC):
     is_forkable: ClassVar[bool] = True  # False: spawned; it handles signals and sets its threads
     can_run_in_thread: ClassVar[bool] = True  # where no worker can be started
     keeps_output: ClassVar[bool] = False  # True: printed lines are notes as well
+    descriptors: Sequence[int] = ()  # files that worker processes inherit
+    sockets: Sequence[str] = ()  # socket files that workers remove if this process is killed
 
     @abstractmethod
     def start_payload(self, index: int) -> Payload:
@@ -85,6 +87,10 @@ class Role(ABC):
         """Whether a finished task counts; False for parts of a larger one, except for the last."""
         return True
 
+    def useful_workers(self, wanted: int) -> int:
+        """How many of so many workers could get tasks."""
+        return wanted
+
     def heartbeat(self, index: int) -> float:
         """A number that changes while the worker is alive; constant where only results show that."""
         return 0.0
@@ -96,16 +102,6 @@ class Role(ABC):
     def on_given_up(self, index: int, reason: str) -> bool:
         """Worker `index` cannot be started. False: the team goes on with the others, and says so."""
         return False
-
-    @property
-    def descriptors(self) -> Sequence[int]:
-        """Files that worker processes inherit."""
-        return ()
-
-    @property
-    def sockets(self) -> Sequence[str]:
-        """Socket files that workers remove if this process is killed."""
-        return ()
 
 
 class TaskQueue(ABC):
@@ -143,7 +139,7 @@ class TaskQueue(ABC):
         return True
 
 
-class Ending(NamedTuple):
+class WorkerEnding(NamedTuple):
     """How a worker ended."""
 
     how: str  # in words: "was killed by signal 9"
@@ -165,7 +161,7 @@ class WorkerHandle(ABC):
         """End it at once, if that is possible."""
 
     @abstractmethod
-    def wait(self) -> Ending:
+    def wait(self) -> WorkerEnding:
         """Wait for its end."""
 
     @abstractmethod

@@ -8,10 +8,8 @@ from collections.abc import Collection
 from time import monotonic
 
 from senju.errors import ConfigError
-from senju.workers.journal import Journal
-from senju.workers.output import WorkerOutput
+from senju.workers.records import Journal, Worker, WorkerOutput, WorkerState, WorkerStats
 from senju.workers.role import Limits, Role, TaskQueue, TeamStatus, WorkerHandle, WorkerStatus
-from senju.workers.worker import Worker, WorkerState, WorkerStats
 
 _LEAVE_SECONDS = 5.0  # for a worker to leave
 _FAILED_STARTS = 5  # in a row, before the team gives up on a worker

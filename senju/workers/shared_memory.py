@@ -17,31 +17,20 @@ _MOST_BYTES = 2**60  # more than any machine has, and less than NumPy can count
 _ALIGNMENT = 64  # a cache line: workers must not write to each other's
 
 
-class Counter:
-    """Allocates nothing; counts the bytes that a layout needs."""
+class Carver:
+    """Cuts arrays from a block, one after another. Without a block it only counts their bytes."""
 
-    def __init__(self) -> None:
-        self.num_bytes = 0
+    def __init__(self, block: mmap.mmap | NDArray[np.uint8] | None) -> None:
+        self._block, self.num_bytes = block, 0
 
     def __call__(self, shape: tuple[int, ...] | int, dtype: Any, /) -> NDArray[Any]:
         num_bytes = math.prod(shape if isinstance(shape, tuple) else (shape,)) * np.dtype(dtype).itemsize
         if num_bytes > _MOST_BYTES:
             require_memory(num_bytes)
-        array = np.broadcast_to(np.zeros((), dtype), shape)
-        self.num_bytes += aligned(num_bytes)
-        return array
-
-
-class Carver:
-    """Cuts arrays from a block, one after another."""
-
-    def __init__(self, block: mmap.mmap | NDArray[np.uint8]) -> None:
-        self._block, self._offset = block, 0
-
-    def __call__(self, shape: tuple[int, ...] | int, dtype: Any, /) -> NDArray[Any]:
-        array = np.ndarray(shape, np.dtype(dtype), self._block, self._offset)
-        self._offset += aligned(array.nbytes)
-        return array
+        start, self.num_bytes = self.num_bytes, self.num_bytes + aligned(num_bytes)
+        if self._block is None:
+            return np.broadcast_to(np.zeros((), dtype), shape)
+        return np.ndarray(shape, np.dtype(dtype), self._block, start)
 
 
 def aligned(num_bytes: int) -> int:

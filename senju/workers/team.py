@@ -1,7 +1,7 @@
 """The team: keeps workers of one role busy, and replaces those that die or hang.
 
 Read on in `role.py` (contracts), `roster.py` and `dispatcher.py` (decisions), `team_thread.py` (which carries
-them out) and `journal.py` (what happened).
+them out) and `records.py` (what the team knows).
 """
 
 import contextlib
@@ -15,27 +15,15 @@ from typing import ParamSpec, TypeVar
 
 from senju.errors import ConfigError, ControlError, SenjuError
 from senju.machine import private_bytes
-from senju.workers.dispatcher import Dispatcher
-from senju.workers.journal import Journal, Note
-from senju.workers.role import (
-    Executor,
-    Limits,
-    Report,
-    Role,
-    TaskQueue,
-    TeamControl,
-    TeamStatus,
-    WorkerHandle,
-)
-from senju.workers.roster import Roster
+from senju.workers.records import Note
+from senju.workers.role import Report, TeamControl, TeamStatus, WorkerHandle
 from senju.workers.team_thread import TeamThread
-from senju.workers.wakeup import Wakeup
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Team(TeamControl):
+class Team(TeamThread, TeamControl):
     """Workers of one role, their tasks, and what happened to them.
 
     team = Team(role, queue, executor, limits)
@@ -51,32 +39,6 @@ class Team(TeamControl):
     is dropped without `close` could never be collected. `weakly` helps.
     """
 
-    def __init__(
-        self,
-        role: Role,
-        queue: TaskQueue,
-        executor: Executor,
-        limits: Limits,
-        changed: threading.Condition | None = None,
-        has_prefetch: bool = False,
-    ) -> None:
-        """Make a team; `start` starts its workers.
-
-        Callers can wait for several teams that share a condition `changed`. With `has_prefetch` a second
-        task waits at a busy worker.
-        """
-        self.changed = changed or threading.Condition()
-        self._role, self._queue, self._executor = role, queue, executor
-        self._journal = Journal()
-        self._roster = Roster(role, queue, limits, self._journal)
-        self._dispatcher = Dispatcher(self._roster, has_prefetch)
-        self._loop = TeamThread(self._roster, self._dispatcher, executor, self.changed)
-
-    @property
-    def wakeup(self) -> Wakeup:
-        """What the finalizer of an owner needs: `weakref.finalize(owner, team.wakeup.drop, files)`."""
-        return self._loop.wakeup
-
     @property
     def wanted(self) -> int:
         """How many workers there should be."""
@@ -85,7 +47,7 @@ class Team(TeamControl):
     def start(self, num_workers: int, is_waiting: bool = True) -> None:
         """Start so many workers, and wait until each is ready or given up."""
         self._roster.resize(num_workers)
-        self._loop.thread.start()
+        self._thread.start()
         with self.changed:
             self.wait_for(lambda: not is_waiting or self._roster.is_ready())
 
@@ -93,7 +55,7 @@ class Team(TeamControl):
         """Begin tasks from now on."""
         with self._waking():
             self._dispatcher.is_open = True
-            self._loop.dispatch()
+            self._dispatch()
 
     @contextlib.contextmanager
     def _waking(self) -> Iterator[None]:
@@ -101,7 +63,7 @@ class Team(TeamControl):
         with self.changed:
             self.require_running()
             yield
-            self.wakeup.wake()
+            self._wake()
 
     def drain(self) -> None:
         """Begin no task until the next `open`, and wait for the running ones."""
@@ -148,7 +110,8 @@ class Team(TeamControl):
             self._roster.resize(self.affordable(num_workers))
 
     def affordable(self, wanted: int) -> int:
-        """As many workers as there is memory for, at least 1."""
+        """As many workers as there are tasks and memory for, at least 1."""
+        wanted = self._role.useful_workers(wanted)
         count = max(1, self._executor.affordable(wanted, len(self._roster.workers)))
         if count < wanted:
             name = self._role.worker_name
@@ -184,10 +147,10 @@ class Team(TeamControl):
                 return
             self._roster.close()
             self.changed.notify_all()
-            self.wakeup.wake()
-        if self._loop.thread.ident is not None:
-            self._loop.thread.join()
-        self.wakeup.close_files()
+            self._wake()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._close_files()
         self._executor.close()
 
 

@@ -3,20 +3,21 @@
 It waits in one place, so it notices a death the moment the system closes the dead worker's channel.
 """
 
+import contextlib
 import logging
+import os
 import selectors
 import threading
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
 
-from senju.workers.channel import Failure, Kind, Message
+from senju.workers.channel import Kind, Message, WorkerFailure
 from senju.workers.dispatcher import Dispatcher
-from senju.workers.role import Ending, Executor, Payload
+from senju.workers.records import Journal, Worker, WorkerState
+from senju.workers.role import Executor, Limits, Payload, Role, TaskQueue, WorkerEnding
 from senju.workers.roster import Roster
 from senju.workers.thread import ThreadExecutor
-from senju.workers.wakeup import Wakeup
-from senju.workers.worker import Worker, WorkerState
 
 logger = logging.getLogger(__name__)
 
@@ -25,22 +26,37 @@ class TeamThread:
     """Starts, hears, and stops workers. All state changes under the lock of `changed`."""
 
     def __init__(
-        self, roster: Roster, dispatcher: Dispatcher, executor: Executor, changed: threading.Condition
+        self,
+        role: Role,
+        queue: TaskQueue,
+        executor: Executor,
+        limits: Limits,
+        changed: threading.Condition | None = None,
+        has_prefetch: bool = False,
     ) -> None:
-        self._roster, self._dispatcher = roster, dispatcher
-        self._role, self._journal = roster.role, roster.journal
-        self._executor, self._changed = executor, changed
-        self.wakeup = Wakeup()
-        self._selector = self.wakeup.selector
-        name = f"senju {self._role.worker_name} team"
-        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+        """Callers can wait for several teams that share a condition `changed`.
+
+        With `has_prefetch` a second task waits at a busy worker.
+        """
+        self.changed = changed or threading.Condition()
+        self._role, self._queue, self._executor = role, queue, executor
+        self._journal = Journal()
+        self._roster = Roster(role, queue, limits, self._journal)
+        self._dispatcher = Dispatcher(self._roster, has_prefetch)
+        self._selector = selectors.DefaultSelector()  # for all that the thread waits for
+        wake_out, self._wake_in = os.pipe()
+        os.set_blocking(self._wake_in, False)
+        self._selector.register(wake_out, selectors.EVENT_READ, partial(os.read, wake_out, 4096))
+        self._files = [wake_out, self._wake_in]
+        self._is_dropped = self._may_close_files = self._is_over = False
+        self._thread = threading.Thread(target=self._run, name=f"senju {role.worker_name} team", daemon=True)
 
     def _run(self) -> None:
         roster = self._roster
         try:
             events: list[Callable[[], object]] = []
             while True:
-                with self._changed:
+                with self.changed:
                     missing = self._handle(events)
                 self._start_missing(missing)
                 if roster.is_closing and not roster.workers:
@@ -48,38 +64,63 @@ class TeamThread:
                 ready = self._selector.select(None if roster.is_quiet() else roster.check_seconds)
                 events = [key.data for key, _ in ready]
         except BaseException as error:  # noqa: BLE001  # raised where results are waited for
-            with self._changed:
+            with self.changed:
                 self._journal.fail(error)
-                self._changed.notify_all()
+                self.changed.notify_all()
             for worker in list(roster.workers.values()):
                 self._end(worker)
                 roster.remove(worker)
-        if self.wakeup.is_dropped:
+        if self._is_dropped:
             self._executor.close()
-        self.wakeup.on_thread_over()
+        self._is_over = True
+        if self._may_close_files:
+            self._close_files()
+
+    # The garbage collector calls `drop` in any thread and at any time, so these methods take no lock.
+
+    def drop(self, files: list[int]) -> None:
+        """End all workers, without waiting, because the owner was dropped; then `files` are closed too."""
+        self._files += files
+        self._is_dropped = True
+        self._wake()
+        self._may_close_files = True  # not before: `_wake` needs one of them
+        if self._is_over:
+            self._close_files()
+
+    def _wake(self) -> None:
+        """Let the thread look at what has changed."""
+        with contextlib.suppress(BlockingIOError):  # the pipe is full, so the thread will wake
+            os.write(self._wake_in, b".")
+
+    def _close_files(self) -> None:
+        """Close all files, except those that another thread is closing."""
+        self._selector.close()
+        with contextlib.suppress(IndexError):
+            while True:
+                os.close(self._files.pop())
 
     def _handle(self, events: list[Callable[[], object]]) -> int | None:
         """React to events; return the index of a worker that must be started."""
         for handle_event in events:
             handle_event()
-        if self.wakeup.is_dropped and not self._roster.is_closing:
+        if self._is_dropped and not self._roster.is_closing:
             self._roster.close()
         for worker in self._roster.overdue(monotonic()):
             self._on_overdue(worker)
         for worker in self._roster.departures():
             self._dismiss(worker)
-        self.dispatch()
+        self._dispatch()
         missing = self._roster.next_missing()
         if self._journal.has_news:
             self._journal.has_news = False
-            self._changed.notify_all()
+            self.changed.notify_all()
         return missing
 
-    def dispatch(self) -> None:
+    def _dispatch(self) -> None:
         """Send tasks to workers that are free; to be called under the lock, from any thread."""
         for worker, task in self._dispatcher.assignments():
-            values, blocks = self._role.task_payload(task, worker.scratchpad)
-            self._send(worker, Message(Kind.TASK, task.number, values, blocks))
+            payload = self._role.task_payload(task, worker.scratchpad)
+            self._send(worker, Message(Kind.TASK, task.number, *payload))
 
     def _send(self, worker: Worker, message: Message) -> None:
         try:
@@ -97,16 +138,16 @@ class TeamThread:
             try:
                 handle = self._executor.start(self._role, index)
             except (OSError, MemoryError) as error:
-                with self._changed:
+                with self.changed:
                     self._roster.give_up(index, f"{self._roster.name(index)} cannot be started: {error}")
                     index = self._roster.next_missing()
-                    self._changed.notify_all()
+                    self.changed.notify_all()
             else:
-                with self._changed:
+                with self.changed:
                     self._watch(self._roster.add(index, handle))
                     index = self._roster.next_missing()
         if not self._roster.workers:
-            with self._changed:
+            with self.changed:
                 if self._roster.needs_fallback():
                     self._watch(self._roster.add(0, ThreadExecutor().start(self._role, 0)))
 
@@ -134,7 +175,7 @@ class TeamThread:
             payload = Payload(values, message.blocks)
             self._dispatcher.on_done(worker, message.number, began, ended, payload)
         elif message.kind == Kind.FAILED:
-            self._dispatcher.on_failed(worker, message.number, Failure(*message.values))
+            self._dispatcher.on_failed(worker, message.number, WorkerFailure(*message.values))
         elif message.kind == Kind.NOTE:
             self._journal.add_note(worker.index, worker.task, message.values)
         else:
@@ -165,7 +206,7 @@ class TeamThread:
             return
         stack = worker.handle.stack().rstrip()
         detail = f"; its stack:\n{stack}\n" if stack else ""
-        ending = Ending(f"gave no sign of life for {worker.silent_seconds:.1f} s", detail=detail)
+        ending = WorkerEnding(f"gave no sign of life for {worker.silent_seconds:.1f} s", detail=detail)
         if worker.handle.can_be_killed:
             self._end(worker)
             self._dispatcher.on_end(worker, ending, kind="hung")
@@ -173,7 +214,7 @@ class TeamThread:
             self._dispatcher.on_hung_thread(worker, ending)
             self._dismiss(worker)  # for when it comes back
 
-    def _end(self, worker: Worker) -> Ending:
+    def _end(self, worker: Worker) -> WorkerEnding:
         """End a worker and release what belongs to it."""
         handle = worker.handle
         handle.kill()

@@ -11,7 +11,7 @@ import traceback
 import torch
 
 from senju.workers.channel import LocalChannel, local_pair
-from senju.workers.role import Ending, Executor, Payload, Role, Start, WorkerHandle
+from senju.workers.role import Executor, Payload, Role, Start, WorkerEnding, WorkerHandle
 from senju.workers.worker_main import serve
 
 
@@ -31,8 +31,8 @@ class ThreadHandle(WorkerHandle):
     def kill(self) -> None:
         """A thread ends by itself, after its task, when it finds the channel closed."""
 
-    def wait(self) -> Ending:
-        return Ending("has ended")
+    def wait(self) -> WorkerEnding:
+        return WorkerEnding("has ended")
 
     def stack(self) -> str:
         frame = sys._current_frames().get(self._thread.ident or 0)

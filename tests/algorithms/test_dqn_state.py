@@ -47,7 +47,7 @@ class Training:
         learner = DQN(
             make_model(model_of(self.plan), shape, num_actions, seed), self.config, LearnerSetup(3, 20)
         )
-        learner.attach(self.backend.ring, self.game)
+        learner.attach(self.backend.rings[0], self.game)
         return learner
 
     def update(self, *others: DQN) -> list[dict[str, float]]:
@@ -95,7 +95,7 @@ def test_learners_of_another_seed_draw_other_decisions() -> None:
     training = Training()
     other = training.new_learner()
     other.setup = LearnerSetup(4, 20)
-    other.attach(training.backend.ring, training.game)
+    other.attach(training.backend.rings[0], training.game)
     for _ in range(4):
         training.update(other)
     assert training.learner.weights().tobytes() != other.weights().tobytes()

@@ -40,13 +40,13 @@ def kept(rollouts: list[Rollout]) -> list[Rollout]:
 
 @pytest.mark.parametrize(("attention", "steps"), [(1.0, 2), (0.1, 1), (1.6, 3), (3.0, 6)])
 def test_attention_scales_the_epochs(backend: Serial, attention: float, steps: int) -> None:
-    learner = new_learner(backend.ring)
+    learner = new_learner(backend.rings[0])
     learner.attention = attention
     assert learner.update(backend.collect())["gradient_steps"] == steps
 
 
 def test_follower_learns_the_same_where_nothing_was_written_over(backend: Serial) -> None:
-    waiting, following = new_learner(backend.ring), new_learner(backend.ring)
+    waiting, following = new_learner(backend.rings[0]), new_learner(backend.rings[0])
     following.is_following = True
     for _ in range(3):
         rollouts = backend.collect()
@@ -56,11 +56,11 @@ def test_follower_learns_the_same_where_nothing_was_written_over(backend: Serial
 
 
 def test_follower_leaves_out_what_was_written_over(backend: Serial) -> None:
-    follower, other = new_learner(backend.ring), new_learner(backend.ring)
+    follower, other = new_learner(backend.rings[0]), new_learner(backend.rings[0])
     follower.is_following = True
     rollouts = backend.collect()
     second = kept(rollouts)[1:]
-    backend.ring.open(0, rollouts[0].turn + 1)  # shard 0 is being played on
+    backend.rings[0].open(0, rollouts[0].turn + 1)  # shard 0 is being played on
     rollouts[0].data.rewards.fill(np.nan)
     assert follower.update(rollouts)["rollouts_missed"] == 1
     other.update(second)
@@ -68,7 +68,7 @@ def test_follower_leaves_out_what_was_written_over(backend: Serial) -> None:
 
 
 def test_follower_that_comes_late_learns_once_from_what_came_after(backend: Serial) -> None:
-    follower, other = new_learner(backend.ring), new_learner(backend.ring)
+    follower, other = new_learner(backend.rings[0]), new_learner(backend.rings[0])
     follower.is_following = True
     first, second = backend.collect(), kept(backend.collect())
     assert follower.update(first)["rollouts_missed"] == 0
@@ -79,11 +79,11 @@ def test_follower_that_comes_late_learns_once_from_what_came_after(backend: Seri
 
 
 def test_nothing_is_learned_where_all_is_gone(backend: Serial) -> None:
-    learner = new_learner(backend.ring)
+    learner = new_learner(backend.rings[0])
     learner.is_following = True
     rollouts, before = backend.collect(), learner.weights()
     for rollout in rollouts:
-        backend.ring.open(rollout.shard, rollout.turn + 1)
+        backend.rings[0].open(rollout.shard, rollout.turn + 1)
     metrics = learner.update(rollouts)
     assert (metrics["gradient_steps"], metrics["rollouts_missed"]) == (0, 2)
     assert learner.version == 0

@@ -73,7 +73,7 @@ class PooledPlay:
 
 def kept(backend: Backend) -> dict[tuple[int, int], bytes]:
     """All bytes of the rollouts that a ring keeps, by shard and turn."""
-    ring = backend.ring
+    ring = backend.rings[0]
     return {
         (shard, turn): b"".join(
             column.tobytes()

@@ -205,8 +205,7 @@ def test_many_losses_leave_no_file_open_and_no_process(tmp_path: Path) -> None:
 SCRIPT = """
 import socket, sys, time
 from pathlib import Path
-from senju.backends.parallel import ParallelBackendConfig
-from senju.backends.processes import Processes
+from senju.backends.parallel import ParallelBackendConfig, Processes
 from tests.backends.common import changed
 from tests.backends.trap_games import order, trap_plan
 

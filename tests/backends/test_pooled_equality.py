@@ -71,7 +71,7 @@ def test_everybody_plays_in_the_oracle(name: str) -> None:
         played, seated = PooledPlay(serial, plan, CONFIGS[name]), set()
         for _ in range(TURNS):
             played.play(1)
-            seated |= set(np.unique(serial.ring.columns.seated).tolist())
+            seated |= set(np.unique(serial.rings[0].columns.seated).tolist())
     assert {0, 1, 2} < seated
     assert max(seated) > 4
     turns, ring, _ = pooled_oracle(plan, TURNS, CONFIGS[name])
@@ -175,12 +175,14 @@ def test_restored_backend_counts_turns_from_where_it_is_told() -> None:
             first = backend.snapshot()
             expected = [contents(backend.collect()) for _ in range(4)]
             backend.restore(first, turn=1)
-            assert all(turn < 1 for shard in range(plan.num_shards) for turn in backend.ring.sealed(shard))
+            assert all(
+                turn < 1 for shard in range(plan.num_shards) for turn in backend.rings[0].sealed(shard)
+            )
             for turn in range(1, 5):
                 rollouts = backend.collect()
                 assert [rollout.turn for rollout in rollouts] == [turn] * plan.num_shards
                 assert contents(rollouts) == expected[turn - 1]
-                assert all(turn in backend.ring.sealed(shard) for shard in range(plan.num_shards))
+                assert all(turn in backend.rings[0].sealed(shard) for shard in range(plan.num_shards))
             backend.restore(first, turn=1_000_000)
             assert contents(backend.collect()) == expected[0]
 

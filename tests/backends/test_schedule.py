@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from senju.backends import schedule as schedule_module
-from senju.backends.schedule import Finished, Played, RolloutTask, Schedule
+from senju.backends.schedule import Finished, RolloutTask, TurnSchedule
+
+
+def finished(task: RolloutTask, version: int = 0, seconds: float = 0.0) -> Finished:
+    return Finished(task.shard, task.turn, version, seconds=seconds)
 
 
 @pytest.fixture
@@ -22,7 +26,7 @@ class AnySchedule(RuleBasedStateMachine):
     @initialize(num_shards=st.integers(1, 4), depth=st.integers(1, 4), num_parts=st.integers(1, 3))
     def start(self, num_shards: int, depth: int, num_parts: int) -> None:
         self.num_parts = num_parts if depth == 1 else 1
-        self.schedule = Schedule(num_shards, depth, self.num_parts)
+        self.schedule = TurnSchedule(num_shards, depth, self.num_parts)
         self.parts: dict[int, tuple[int, int]] = {}  # shard: (parts played of its rollout, their version)
         self.num_shards, self.depth = num_shards, depth
         self.playing: list[RolloutTask] = []
@@ -86,8 +90,8 @@ class AnySchedule(RuleBasedStateMachine):
     def finish(self, data: Any, is_new_version: bool, seconds: float) -> None:
         task = self.playing.pop(data.draw(st.integers(0, len(self.playing) - 1)))
         self.version += is_new_version
-        assert self.schedule.finish(task, Played(self.version, (), seconds))
-        assert not self.schedule.finish(task, Played(self.version + 1)), "a second message of it"
+        assert self.schedule.finish(task, finished(task, self.version, seconds))
+        assert not self.schedule.finish(task, finished(task, self.version + 1)), "a second message of it"
         self.failures.pop(task.shard, None)
         num_played, version = self.parts.pop(task.shard, (0, self.version))
         assert num_played == task.part
@@ -102,7 +106,7 @@ class AnySchedule(RuleBasedStateMachine):
     @rule(data=st.data())
     def finish_too_late(self, data: Any) -> None:
         task = self.late[data.draw(st.integers(0, len(self.late) - 1))]
-        assert not self.schedule.finish(task, Played(10**9))
+        assert not self.schedule.finish(task, finished(task, 10**9))
 
     @precondition(lambda self: self.playing)
     @rule(data=st.data(), is_its_fault=st.booleans())
@@ -119,9 +123,9 @@ class AnySchedule(RuleBasedStateMachine):
         self.schedule.release()
         self.held.clear()
         self.given_back = self.schedule.turn
-        turn, is_complete, ready = self.schedule.turn, self.schedule.is_complete(), self.schedule.ready()
+        turn, is_complete, ready = self.schedule.turn, self.schedule.is_due(), self.schedule.ready()
         taken = self.schedule.take()
-        assert [finished.shard for finished in taken] == sorted(ready)
+        assert [each.shard for each in taken] == sorted(ready)
         for shard, taken_turn, version, _ in taken:
             assert taken_turn == turn == self.next_turn[shard]
             assert version == self.ready.pop((shard, turn))
@@ -165,7 +169,7 @@ class AnySchedule(RuleBasedStateMachine):
             and (shard, turn) not in self.ready
             and shard not in self.schedule.set_aside
         ]
-        assert self.schedule.is_complete() == (not missing)
+        assert self.schedule.is_due() == (not missing)
 
     @invariant()
     def no_slot_has_two_uses(self) -> None:
@@ -198,38 +202,38 @@ AnySchedule.TestCase.settings = settings(max_examples=150, stateful_step_count=6
 TestAnySchedule = AnySchedule.TestCase
 
 
-def played(schedule: Schedule, version: int = 0) -> list[RolloutTask]:
+def played(schedule: TurnSchedule, version: int = 0) -> list[RolloutTask]:
     """Play all that can be played."""
     tasks = []
     while task := schedule.begin():
         tasks.append(task)
-        schedule.finish(task, Played(version))
+        schedule.finish(task, finished(task, version))
     return tasks
 
 
 @pytest.mark.parametrize("max_lag", [0, 1, 3])
 def test_lag_never_exceeds_its_bound_and_reaches_it(max_lag: int) -> None:
     """The learner publishes version n + 1 after turn n; workers play as far ahead as they may."""
-    schedule, lags = Schedule(2, max_lag + 1), []
+    schedule, lags = TurnSchedule(2, max_lag + 1), []
     for learner_version in range(12):
         schedule.release()
         played(schedule, version=learner_version)
-        lags += [learner_version - finished.version for finished in schedule.take()]
+        lags += [learner_version - each.version for each in schedule.take()]
     assert max(lags) == max_lag
     assert min(lags) >= 0
 
 
 def test_turn_that_is_taken_in_parts_holds_all_back() -> None:
     """Otherwise the shard that was first would play on with weights that are about to be replaced."""
-    schedule = Schedule(2, depth=1)
+    schedule = TurnSchedule(2, depth=1)
     first, second = schedule.begin(), schedule.begin()
     assert first is not None
     assert second is not None
-    schedule.finish(first, Played(0))
+    schedule.finish(first, finished(first))
     assert schedule.take() == [Finished(0, 0, 0)]
     schedule.release()
     assert schedule.begin() is None
-    schedule.finish(second, Played(0))
+    schedule.finish(second, finished(second))
     assert schedule.take() == [Finished(1, 0, 0)]
     assert schedule.begin() is None, "the caller still has it"
     schedule.release()
@@ -240,17 +244,17 @@ def test_last_rollouts_of_a_turn_are_played_in_parts_by_workers_that_would_be_id
     long_parts: None,
 ) -> None:
     """Four shards and three workers: 1.5 times a rollout's duration instead of twice."""
-    schedule = Schedule(4, depth=1, num_parts=4)
+    schedule = TurnSchedule(4, depth=1, num_parts=4)
     workers, rounds = range(3), list[int]()
     for _ in range(2):  # how long a rollout takes is known after the first turn
         schedule.release()
         rounds.append(0)
-        while not schedule.is_complete():
+        while not schedule.is_due():
             running = [task for worker in workers if (task := schedule.begin(worker, workers)) is not None]
             rounds[-1] += max(task.end - task.part for task in running)
             for task in running:
-                assert schedule.finish(task, Played(0, (), seconds=float(task.end - task.part)))
-        assert [finished.shard for finished in schedule.take()] == [0, 1, 2, 3]
+                assert schedule.finish(task, finished(task, seconds=float(task.end - task.part)))
+        assert [each.shard for each in schedule.take()] == [0, 1, 2, 3]
     assert rounds == [8, 6]
 
 
@@ -258,33 +262,33 @@ def test_rollouts_are_played_whole_while_there_are_plenty_or_if_they_are_short(
     long_parts: None,
 ) -> None:
     for num_shards, seconds in ((9, 1.0), (2, 0.001)):
-        schedule = Schedule(num_shards, depth=1, num_parts=4)
+        schedule = TurnSchedule(num_shards, depth=1, num_parts=4)
         for _ in range(2):
             schedule.release()
             task = schedule.begin(0, range(2))
             assert task is not None
             assert (task.part, task.end) == (0, 4)
-            schedule.finish(task, Played(0, (), seconds))
+            schedule.finish(task, finished(task, seconds=seconds))
             while task := schedule.begin():
-                schedule.finish(task, Played(0, (), seconds))
+                schedule.finish(task, finished(task, seconds=seconds))
             schedule.take()
 
 
 def test_shard_that_is_set_aside_is_waited_for_no_more() -> None:
-    schedule = Schedule(3, depth=2)
+    schedule = TurnSchedule(3, depth=2)
     played(schedule)
     schedule.abandon(RolloutTask(0, 1, 2))  # with two rollouts finished
     handed_over = []
     for _ in range(4):
         schedule.release()
         played(schedule)
-        assert schedule.is_complete()
-        handed_over.append([finished.shard for finished in schedule.take()])
+        assert schedule.is_due()
+        handed_over.append([each.shard for each in schedule.take()])
     assert handed_over == [[0, 1, 2], [0, 1, 2], [0, 2], [0, 2]]
 
 
 def test_failures_are_counted_until_the_rollout_is_finished() -> None:
-    schedule = Schedule(1, depth=1)
+    schedule = TurnSchedule(1, depth=1)
     for attempt in (1, 2):
         task = schedule.begin()
         assert task is not None

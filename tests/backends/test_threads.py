@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from senju.backends.backend import Plan
-from senju.backends.parallel import ParallelBackendConfig
-from senju.backends.threads import Threads
+from senju.backends.parallel import ParallelBackendConfig, Threads
 from senju.errors import WorkerError
 from senju.machine import math_threads
 from senju.workers.role import Executor, Role

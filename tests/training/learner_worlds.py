@@ -19,7 +19,7 @@ from senju.collect.slots import Ring, RingShape
 from senju.games.game import SeatView
 from senju.runs.seats import new_learner
 from senju.training.learner_processes import LearnerProcesses
-from senju.workers.shared_memory import Carver, Counter, map_shared, open_anonymous
+from senju.workers.shared_memory import Carver, map_shared, open_anonymous
 from tests.backends.common import new_plan, wait_until
 from tests.training import trap_models
 
@@ -51,7 +51,7 @@ class World:
 
     def __init__(self, seats: Sequence[LearnerSettings]) -> None:
         self.seats, self.turn = list(seats), 0
-        counter = Counter()
+        counter = Carver(None)
         self._lay_out(counter)
         self.memory = open_anonymous(counter.num_bytes)
         self.rings = self._lay_out(Carver(map_shared(self.memory, counter.num_bytes)))

@@ -207,7 +207,7 @@ def test_dqn_learns_against_the_pool() -> None:
     assert metrics[-1]["gradient_steps"] > 0
     assert metrics[-1]["pool_size"] == 3
     assert all(np.isfinite(list(record.values())).all() for record in metrics)
-    slot = loop.backend.ring.slot(0, 5)
+    slot = loop.backend.rings[0].slot(0, 5)
     assert 0.4 < (slot.seats >= 0).mean() < 0.9
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from time import monotonic
 
 from senju.workers.channel import Kind, LocalChannel, Message, failed, local_pair
-from senju.workers.role import Ending, Executor, Handler, Payload, Role, Start, WorkerHandle
+from senju.workers.role import Executor, Handler, Payload, Role, Start, WorkerEnding, WorkerHandle
 
 
 class OneThreadHandle(WorkerHandle):
@@ -22,8 +22,8 @@ class OneThreadHandle(WorkerHandle):
     def kill(self) -> None:
         pass
 
-    def wait(self) -> Ending:
-        return Ending("has ended")
+    def wait(self) -> WorkerEnding:
+        return WorkerEnding("has ended")
 
     def stack(self) -> str:
         return ""

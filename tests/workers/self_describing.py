@@ -13,11 +13,7 @@ class SelfDescribing(Role):
     new_handler = "tests.workers.self_describing:ExitHandler"
 
     def __init__(self, descriptors: tuple[int, ...] = ()) -> None:
-        self._descriptors = descriptors
-
-    @property
-    def descriptors(self) -> tuple[int, ...]:
-        return self._descriptors
+        self.descriptors = descriptors
 
     def start_payload(self, index: int) -> Payload:
         return Payload()

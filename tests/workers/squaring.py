@@ -6,11 +6,10 @@ from typing import Any
 
 from senju.errors import ConfigError
 from senju.workers.dispatcher import Dispatcher
-from senju.workers.journal import Journal
-from senju.workers.role import Ending, Handler, Limits, Payload, Role, Start, WorkerHandle
+from senju.workers.records import Journal, Worker
+from senju.workers.role import Handler, Limits, Payload, Role, Start, WorkerEnding, WorkerHandle
 from senju.workers.roster import Roster
 from senju.workers.tasks import Assignment, Tasks
-from senju.workers.worker import Worker
 
 
 class Squaring(Role):
@@ -63,8 +62,8 @@ class NoHandle(WorkerHandle):
     def kill(self) -> None:
         pass
 
-    def wait(self) -> Ending:
-        return Ending("has ended")
+    def wait(self) -> WorkerEnding:
+        return WorkerEnding("has ended")
 
     def stack(self) -> str:
         return ""
@@ -103,7 +102,7 @@ class Decisions:
         self.dispatcher.on_done(worker, worker.task.number, 0.0, 1.0, Payload(result))
 
     def lose(self, worker: Worker, how: str = "ended with exit code 3", **ending: Any) -> None:
-        self.dispatcher.on_end(worker, Ending(how, **ending))
+        self.dispatcher.on_end(worker, WorkerEnding(how, **ending))
 
     def event_kinds(self) -> list[str]:
         return [event.kind for event in self.journal.take_report().events]

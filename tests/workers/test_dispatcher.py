@@ -3,12 +3,12 @@
 import pytest
 
 from senju.errors import ConfigError, WorkerError
-from senju.workers.channel import Failure
-from senju.workers.role import Ending
-from senju.workers.worker import Worker
+from senju.workers.channel import WorkerFailure
+from senju.workers.records import Worker
+from senju.workers.role import WorkerEnding
 from tests.workers.squaring import Decisions
 
-RAISED = Failure("RuntimeError", "no number", "Traceback", is_senju_error=False)
+RAISED = WorkerFailure("RuntimeError", "no number", "Traceback", is_senju_error=False)
 
 
 def replacement(decisions: Decisions) -> Worker:
@@ -96,7 +96,7 @@ def test_error_of_senju_stops_the_team_at_once() -> None:
     [worker] = decisions.start_missing()
     decisions.put("refuse")
     decisions.assign()
-    refusal = Failure("ConfigError", "numbers only", "Traceback", is_senju_error=True)
+    refusal = WorkerFailure("ConfigError", "numbers only", "Traceback", is_senju_error=True)
     decisions.dispatcher.on_failed(worker, worker.task.number, refusal)
     assert isinstance(decisions.journal.failure, ConfigError)
 
@@ -139,7 +139,7 @@ def test_worker_that_cannot_be_killed_and_hangs_stops_the_team() -> None:
     [worker] = decisions.start_missing()
     decisions.put(5, 6)
     decisions.assign()
-    decisions.dispatcher.on_hung_thread(worker, Ending("gave no sign of life for 8.0 s"))
+    decisions.dispatcher.on_hung_thread(worker, WorkerEnding("gave no sign of life for 8.0 s"))
     assert "worker 0" in str(decisions.journal.failure)
     assert "8.0 s" in str(decisions.journal.failure)
     assert decisions.assign() == []

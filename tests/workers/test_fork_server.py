@@ -16,7 +16,7 @@ from senju.workers import fork_server
 from senju.workers.channel import Kind, Message
 from senju.workers.fork_server import ForkedProcess, ForkServerLease, SpawnedProcess
 from senju.workers.process import ProcessHandle
-from senju.workers.role import Ending
+from senju.workers.role import WorkerEnding
 from tests.backends.common import is_alive
 from tests.facts import assert_mentions
 from tests.workers.self_describing import SelfDescribing
@@ -79,13 +79,13 @@ def test_how_a_process_ended_is_known(can_fork: bool, monkeypatch: pytest.Monkey
     with started_process() as (handle, _):
         handle.channel.send(Message(Kind.TASK, 1, 7))
         ending = handle.wait()
-        assert ending == handle.wait() == Ending(ending.how)
+        assert ending == handle.wait() == WorkerEnding(ending.how)
         assert_mentions(ending.how, "exit code 7")
         handle.kill()  # its number may belong to another process now
     with started_process() as (handle, _):
         os.kill(handle.pid or 0, signal.SIGTERM)
         ending = handle.wait()
-        assert ending == Ending(ending.how, was_killed=True)
+        assert ending == WorkerEnding(ending.how, was_killed=True)
         assert_mentions(ending.how, "signal 15 (SIGTERM)")
 
 

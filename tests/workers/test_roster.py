@@ -3,7 +3,7 @@
 import pytest
 
 from senju.errors import ConfigError, WorkerError
-from senju.workers.worker import WorkerState
+from senju.workers.records import WorkerState
 from tests.workers.squaring import Decisions, NoHandle
 
 

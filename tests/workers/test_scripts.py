@@ -22,8 +22,7 @@ ROOT = Path(senju.__file__).parent.parent
 
 PLAY = """
     from senju.backends.backend import Plan
-    from senju.backends.parallel import ParallelBackendConfig
-    from senju.backends.processes import Processes
+    from senju.backends.parallel import ParallelBackendConfig, Processes
 
     backend = Processes(ParallelBackendConfig(num_workers=1))
     plan = Plan(game={"name": GAME}, policies=[{"model": {"name": "mlp", "hidden": [8]}}], seed=8,
@@ -115,8 +114,7 @@ def choose(observation, legal, random):
 PLAY_AGAINST = """
     from senju.backends.backend import Plan
     from senju.backends.building import new_models
-    from senju.backends.parallel import ParallelBackendConfig
-    from senju.backends.processes import Processes
+    from senju.backends.parallel import ParallelBackendConfig, Processes
     from senju.collect.orders import Orders
     from senju.models.weights import WeightBlock
 

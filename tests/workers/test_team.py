@@ -1,9 +1,11 @@
 """The team with a small role: results, order, failures, notes, workers on demand."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
+import psutil
 import pytest
 
 from senju.errors import ConfigError, ControlError, WorkerError
@@ -12,7 +14,7 @@ from senju.workers.role import Executor, Limits
 from senju.workers.tasks import Tasks
 from senju.workers.team import Team
 from senju.workers.thread import ThreadExecutor
-from tests.backends.common import wait_until
+from tests.backends.common import is_alive, wait_until
 from tests.facts import mentions
 from tests.workers.one_thread import OneThreadExecutor
 from tests.workers.squaring import Squaring
@@ -124,3 +126,22 @@ def test_closed_team_raises_instead_of_waiting() -> None:
 def test_no_worker_is_refused() -> None:
     with started(ThreadExecutor()) as (team, _), pytest.raises(ConfigError, match="num_workers=0"):
         team.resize(0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_worker_that_is_stopped_while_the_team_closes_is_ended(is_busy: bool) -> None:
+    with started(ProcessExecutor(60.0), task_timeout=60.0) as (team, tasks):
+        pids = [handle.pid for handle in team.handles().values() if handle.pid is not None]
+        for pid in pids:
+            psutil.Process(pid).suspend()
+        if is_busy:
+            with team.changed:
+                tasks.put(5)
+                team.open()
+            wait_until(lambda: "working" in {worker.state for worker in team.status().workers})
+        closer = threading.Thread(target=team.close, daemon=True)
+        closer.start()
+        wait_until(lambda: not closer.is_alive())
+    assert len(pids) == 2
+    assert not [pid for pid in pids if is_alive(pid)]
