@@ -109,7 +109,7 @@ class LearnerProcesses(LearnerRunner):
     def _start(self) -> None:
         count = self._count_affordable()
         first_seats = [self._learning[index::count] for index in range(count)]
-        role = LearnerRole(self._agents, list(self._descriptors), self._sockets, first_seats)
+        role = LearnerRole(self._agents, first_seats, list(self._descriptors), self._sockets)
         executor = self._new_process_executor() if count else ThreadExecutor()
         team = self._team = Team(role, self._tasks, executor, self._limits)
         self._dropped = weakref.finalize(self, team.drop, list(self._descriptors))

@@ -60,9 +60,9 @@ class LearnerRole(Role):
     new_handler = "senju.training.learner_role:new_learner_handler"
 
     agents: SharedAgents
+    first_seats: Sequence[Sequence[int]]  # by worker: the agents that it trains first
     descriptors: Sequence[int]  # shared memory of the rings, and of states and weights
     sockets: Sequence[str]
-    first_seats: Sequence[Sequence[int]]  # by worker: the agents that it trains first
 
     def start_payload(self, index: int) -> Payload:
         """Settings, and where everything lies in shared memory."""
