@@ -77,7 +77,10 @@ class Team(TeamThread, TeamControl):
         failure = self._journal.failure
         if failure is not None:
             # a copy: a traceback holds the owner, which then would never be collected
-            raise copy.copy(failure) if isinstance(failure, SenjuError) else failure
+            error = copy.copy(failure)
+            if not isinstance(failure, SenjuError):
+                error.__cause__ = failure  # an error of the team itself: its traceback says where
+            raise error
         self.require_running()
         return condition()
 

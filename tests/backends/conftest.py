@@ -7,7 +7,7 @@ import pytest
 from senju.backends import schedule
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def parts_of_any_length() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedule, "_SHORTEST_PART", 0.0)

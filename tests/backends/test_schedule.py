@@ -126,7 +126,7 @@ class AnySchedule(RuleBasedStateMachine):
         turn, is_complete, ready = self.schedule.turn, self.schedule.is_due(), self.schedule.ready()
         taken = self.schedule.take()
         assert [each.shard for each in taken] == sorted(ready)
-        for shard, taken_turn, version, _ in taken:
+        for shard, taken_turn, version, *_ in taken:
             assert taken_turn == turn == self.next_turn[shard]
             assert version == self.ready.pop((shard, turn))
             self.held.add((shard, turn))
