@@ -48,7 +48,7 @@ class Filled:
 
     def add(self) -> None:
         """Take in the next rollout, which lies in its place."""
-        self.ring.seal(self.shard, self.turn)
+        self.ring.complete(self.shard, self.turn)
         slot = self.ring.slot(self.shard, self.turn)
         self.replay.add([Rollout(self.shard, 0, (slot,), NO_CLOCK, self.turn)])
         self.shard = (self.shard + 1) % NUM_SHARDS

@@ -80,7 +80,7 @@ def _stacked(arrays: Sequence[NDArray[Any]]) -> Tensor:
 def in_one_copy(columns: dict[str, list[NDArray[Any]]], device: torch.device) -> dict[str, Tensor]:
     """Each column's arrays stacked, all columns sent to a device together.
 
-    The memory they are sent from is pinned, so that nobody waits for the copy; torch keeps it until the
+    The memory they are sent from is pinned, so that the copy is asynchronous; torch keeps it until the
     copy is done. The widest numbers lie first, so that all are aligned.
     """
     shapes = {name: (len(arrays), *arrays[0].shape) for name, arrays in columns.items()}

@@ -5,7 +5,7 @@ what it led to, possibly for some rollouts; meanwhile the rewards of its seat ar
 come with another's move. Its window ends
 
 - where the game does: nothing more is to come, and the factor is 0;
-- where the game was truncated: the truncated position counts as much as it is worth to whoever moves
+- where the game was truncated: the truncated position counts as much as it is worth to the seat to move
   there, with the other sign where that is the other seat of a zero-sum game. Where the position was not
   kept, or where it does not tell its worth to the seat, the decision is never ready;
 - at the seat's n-th decision after it;
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from senju.collect.slots import RingShape, Slot
 from senju.kernels import compiled, inlined
 
-NOTHING, UNKNOWN = -1, -2  # instead of the position to go on from: the game ended; nobody knows it
+NOTHING, UNKNOWN = -1, -2  # instead of the position to go on from: the game ended; it is unknown
 
 OUTCOME = np.dtype(
     [

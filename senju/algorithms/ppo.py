@@ -123,9 +123,9 @@ class PPO(GradientLearner[Selection, Minibatch]):
         for shard in dict.fromkeys(rollout.shard for rollout in rollouts):
             asked = [rollout for rollout in rollouts if rollout.shard == shard]
             since = max(asked[0].turn, self._newest.get(shard, -1) + 1)
-            sealed = [turn for turn in self._reader.ring.sealed(shard) if turn >= since]
-            are_there = sealed[:1] == [asked[0].turn]
-            for turn in sealed[: len(asked)] if are_there else sealed[-len(asked) :]:
+            complete = [turn for turn in self._reader.ring.complete_turns(shard) if turn >= since]
+            are_there = complete[:1] == [asked[0].turn]
+            for turn in complete[: len(asked)] if are_there else complete[-len(asked) :]:
                 data = self._reader.slot(shard, turn)
                 if data is not None:
                     found.append(asked[0]._replace(slots=(data,), turn=turn))

@@ -6,7 +6,7 @@ what one decision saw and what an earlier one led to. What is kept here is what 
 
 Two kinds of writers are served. A backend's workers never write to a place whose rollout is still kept:
 `add` and `sample` depend on what was added alone, and raise if a place was written over all the same.
-Writers that wait for nobody are followed by `follow` and read by `sample(..., redraw=True)`.
+Writers that do not wait are followed by `follow` and read by `sample(..., redraw=True)`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -114,27 +114,27 @@ class Replay:
         self._drop(np.flatnonzero(self._links.turns <= gone))
         for rollout in rollouts:
             if rollout.turn > gone and not self._take(rollout.shard, rollout.turn):
-                seal = self._reader.seals[self._linker.segment(rollout.shard, rollout.turn)]
+                number = self._reader.sequence_numbers[self._linker.segment(rollout.shard, rollout.turn)]
                 raise WorkerError(
-                    f"shard {rollout.shard}, turn {rollout.turn}: expected its place to have the seal "
-                    f"{rollout.turn + 1} and found {seal}: it was written over before it was learned from. "
+                    f"shard {rollout.shard}, turn {rollout.turn}: expected the sequence number "
+                    f"{rollout.turn + 1} and found {number}: it was written over before it was learned from. "
                     "A ring whose writers do not wait is read with follow()"
                 )
         self._count()
 
     def follow(self) -> int:
-        """Take in what writers that wait for nobody have sealed since; return how many rollouts.
+        """Take in what writers that do not wait have completed since; return how many rollouts.
 
         What they have written over is gone. Where this is called too seldom, rollouts are missed.
         """
         shape, num_taken = self.ring.shape, 0
-        self._drop(np.flatnonzero(self._reader.seals != self._links.turns + 1))
+        self._drop(np.flatnonzero(self._reader.sequence_numbers != self._links.turns + 1))
         for shard in range(shape.num_shards):
-            sealed = self.ring.sealed(shard)
-            oldest = sealed[-1] - shape.kept + 1 if sealed else 0
+            complete = self.ring.complete_turns(shard)
+            oldest = complete[-1] - shape.kept + 1 if complete else 0
             places = np.arange(self._linker.segment(shard, 0), self._linker.segment(shard + 1, 0))
             self._drop(places[self._links.turns[places] < oldest])
-            for turn in sealed:
+            for turn in complete:
                 if turn >= oldest and turn > self._linker.newest(shard):
                     num_taken += self._take(shard, turn)
         self._count()
@@ -145,7 +145,7 @@ class Replay:
         self._drop(np.arange(len(self._ends)))
         self._linker.forget()
         for shard in range(self.ring.shape.num_shards):
-            for turn in self.ring.sealed(shard):
+            for turn in self.ring.complete_turns(shard):
                 if last_turn - self.ring.shape.kept < turn <= last_turn:
                     self._take(shard, turn)
         self._count()
@@ -224,8 +224,8 @@ class Replay:
         shard, place = divmod(segment, self.ring.shape.depth)
         raise WorkerError(
             f"{len(frames)} decisions were written over while they were read, one of them in place {place} "
-            f"of shard {shard}, where turn {self._links.turns[segment]} is kept and the seal is "
-            f"{self._reader.seals[segment]}. A ring whose writers do not wait is read with redraw=True"
+            f"of shard {shard}, where turn {self._links.turns[segment]} is kept and the sequence number is "
+            f"{self._reader.sequence_numbers[segment]}. A ring whose writers do not wait is read with redraw=True"
         )
 
     def learn_priorities(self, frames: NDArray[np.int64], errors: NDArray[np.float32]) -> None:
@@ -251,7 +251,7 @@ class Replay:
     def load_state(self, state: Mapping[str, NDArray[Any]], is_following: bool = False) -> None:
         """Go on with saved priorities; `rebuild` comes first.
 
-        Decisions that were written over since are passed over. Where writers wait for nobody, others may
+        Decisions that were written over since are passed over. Where writers do not wait, others may
         have come to lie there meanwhile: they begin as those that were never learned from.
         """
         if set(state) != set(self.state()):
@@ -277,7 +277,7 @@ class Replay:
 
     def _is_written_over(self) -> NDArray[np.bool_]:
         """Of each frame, whether its place holds a younger rollout than the newest that was taken in."""
-        seals = self._reader.seals
-        youngest = np.where(seals > 0, seals - 1, -1 - seals)
+        sequence_numbers = self._reader.sequence_numbers
+        youngest = np.where(sequence_numbers > 0, sequence_numbers - 1, -1 - sequence_numbers)
         is_gone = (self._links.turns < 0) & (youngest > self.newest_turn)
         return np.repeat(is_gone, self._linker.segment_size)

@@ -20,7 +20,7 @@ class Advantages(NamedTuple):
 
     advantages: NDArray[np.float32]
     returns: NDArray[np.float32]
-    is_known: NDArray[np.bool_]  # False where nobody acted, or where what followed is unknown
+    is_known: NDArray[np.bool_]  # False where no policy acted, or where what followed is unknown
 
 
 @compiled

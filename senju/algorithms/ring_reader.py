@@ -1,7 +1,7 @@
 """Reading a ring that others may be writing to.
 
-A rollout's place has a seal that is the rollout's own, and that is broken before anybody writes there. Where
-it is whole before and after something was read, nobody wrote in between.
+A slot has a sequence number. It changes before a writer begins and after the slot is complete. Where it is the
+rollout's own before and after something was read, no writer was there in between.
 """
 
 import math
@@ -41,16 +41,16 @@ class _Positions(NamedTuple):
     actions: NDArray[np.int32]  # [frame]
     final_observation: NDArray[np.uint8]  # [final, bytes]
     final_legal: NDArray[np.uint64]  # [final, words]
-    seals: NDArray[np.int64]  # [segment]
+    sequence_numbers: NDArray[np.int64]  # [segment]
 
 
 @compiled
-def _is_sealed(seals: NDArray[np.int64], segment: int, turn: int) -> bool:
+def _is_complete(sequence_numbers: NDArray[np.int64], segment: int, turn: int) -> bool:
     """Asked after all that was read before, and before all that is read after."""
     memory_fence()
-    is_sealed = seals[segment] == turn + 1
+    is_complete = sequence_numbers[segment] == turn + 1
     memory_fence()
-    return bool(is_sealed)
+    return bool(is_complete)
 
 
 @intrinsic  # type: ignore[untyped-decorator]  # numba has no types
@@ -74,7 +74,7 @@ def _copy_row(typing_context: Any, source: Any, index: Any, target: Any, row: An
 @inlined
 def _segment_of(positions: _Positions, frame: int) -> int:
     """Where the rollout lies that a position belongs to."""
-    num_segments, num_frames = positions.seals.shape[0], positions.legal.shape[0]
+    num_segments, num_frames = positions.sequence_numbers.shape[0], positions.legal.shape[0]
     if frame < num_frames:
         return int(frame // (num_frames // num_segments))
     return int((frame - num_frames) // (positions.final_legal.shape[0] // num_segments))
@@ -97,11 +97,13 @@ def _copy_rows(
 
 
 @inlined
-def _find_broken(seals: NDArray[np.int64], turns: NDArray[np.int64], is_broken: NDArray[np.bool_]) -> int:
+def _find_broken(
+    sequence_numbers: NDArray[np.int64], turns: NDArray[np.int64], is_broken: NDArray[np.bool_]
+) -> int:
     """Mark the segments in which another rollout lies than the one drawn from; return how many they are."""
     count = 0
     for segment in range(turns.shape[0]):
-        is_broken[segment] |= turns[segment] >= 0 and seals[segment] != turns[segment] + 1
+        is_broken[segment] |= turns[segment] >= 0 and sequence_numbers[segment] != turns[segment] + 1
         count += is_broken[segment]
     return count
 
@@ -118,7 +120,7 @@ def _read(
     frames, actions, returns, factors = sample.frames, sample.actions, sample.returns, sample.factors
     is_broken = np.zeros(links.turns.shape[0], np.bool_)
     after = np.empty(frames.shape[0], np.int64)
-    _find_broken(positions.seals, links.turns, is_broken)
+    _find_broken(positions.sequence_numbers, links.turns, is_broken)
     memory_fence()
     outcomes, chosen = links.outcomes, positions.actions
     for row in rows:
@@ -132,7 +134,7 @@ def _read(
     _copy_rows(positions.legal, positions.final_legal, frames, rows, sample.legal)
     _copy_rows(positions.legal, positions.final_legal, after, rows, sample.next_legal)
     memory_fence()
-    if _find_broken(positions.seals, links.turns, is_broken) == 0:
+    if _find_broken(positions.sequence_numbers, links.turns, is_broken) == 0:
         return 0
     num_torn = 0
     for row in rows:
@@ -155,13 +157,13 @@ class RingReader:
             columns.actions.reshape(-1),
             _by_frame(columns.final_observation, 4).view(np.uint8),
             _by_frame(columns.final_legal, 4),
-            ring.seals.reshape(-1),
+            ring.sequence_numbers.reshape(-1),
         )
 
     @property
-    def seals(self) -> NDArray[np.int64]:
+    def sequence_numbers(self) -> NDArray[np.int64]:
         """Of every segment, as they are now."""
-        return self._positions.seals
+        return self._positions.sequence_numbers
 
     def steps(self, shard: int, turn: int) -> Steps | None:
         """What linking needs of a rollout; None where it does not lie there, or not any more."""
@@ -171,18 +173,20 @@ class RingReader:
     def slot(self, shard: int, turn: int) -> Slot | None:
         """All of a rollout; None where it does not lie there, or not any more."""
         copied = self._copied(shard, turn, Slot._fields)
-        # the columns that pass are written over before the rollout's seal is broken
-        begun = np.maximum(self.ring.seals[shard] - 1, -1 - self.ring.seals[shard]).max()
+        # the columns that pass are written over before the rollout's sequence number changes
+        begun = np.maximum(
+            self.ring.sequence_numbers[shard] - 1, -1 - self.ring.sequence_numbers[shard]
+        ).max()
         is_passed = begun >= turn + self.ring.columns.log_probs.shape[1]
         return Slot(*copied) if copied is not None and not is_passed else None
 
     def _copied(self, shard: int, turn: int, names: Sequence[str]) -> list[NDArray[Any]] | None:
         depth, slot = self.ring.shape.depth, self.ring.slot(shard, turn)
         segment = shard * depth + turn % depth
-        if not _is_sealed(self.seals, segment, turn):
+        if not _is_complete(self.sequence_numbers, segment, turn):
             return None
         copied = [np.array(getattr(slot, name)) for name in names]
-        return copied if _is_sealed(self.seals, segment, turn) else None
+        return copied if _is_complete(self.sequence_numbers, segment, turn) else None
 
     def new_sample(self, frames: NDArray[np.int64], weights: NDArray[np.float32]) -> Sample:
         """Room for what is to be read."""

@@ -150,7 +150,7 @@ class RolloutHandler(Handler):
         self._player.play(shard, slots, self._orders, range(plan.first_step(part), plan.first_step(end)))
         if end == plan.num_parts:
             for ring in rings:
-                ring.seal(index, turn)
+                ring.complete(index, turn)
         self._block.state(index, turn, end).write(shard.state)
         return Payload((self._orders.version, self._take_failures(), perf_counter() - began))
 

@@ -169,7 +169,7 @@ class Serial(Backend):
             self._team.task = None
         self._child.raise_written()
         for ring in self.rings:
-            ring.seal(index, self._turn)
+            ring.complete(index, self._turn)
         self._team.finish(task, began)
         opponents = self._player.others
         failures = tuple(opponents.take_failures()) if opponents is not None else ()

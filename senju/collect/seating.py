@@ -38,7 +38,7 @@ class Failure(NamedTuple):
 
 
 class Others(ABC):
-    """Whoever sits where the current policy does not."""
+    """The players in the seats that the current policy does not play."""
 
     @abstractmethod
     def begin(self, orders: Orders, rows: Rows) -> None:

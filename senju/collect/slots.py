@@ -116,7 +116,7 @@ class Ring:
     """The slots of all shards: turn t of a shard is written to its place t % depth.
 
     Each column is one array with the axes [shard, place, …], so that any decision of any kept rollout
-    is one index away. Whoever reads while others write compares the seal before and after.
+    is one index away. A reader compares a slot's sequence number before and after.
     """
 
     def __init__(self, game: Game | SeatView, shape: RingShape, allocate: Allocate = np.zeros) -> None:
@@ -150,7 +150,7 @@ class Ring:
                 for name, (size, dtype) in sizes.items()
             }
         )
-        self.seals: NDArray[np.int64] = allocate((shape.num_shards, shape.depth), np.int64)
+        self.sequence_numbers: NDArray[np.int64] = allocate((shape.num_shards, shape.depth), np.int64)
 
     def slot(self, shard: int, turn: int) -> Slot:
         """Where that rollout is written to."""
@@ -158,27 +158,27 @@ class Ring:
 
     def open(self, shard: int, turn: int) -> None:
         """The rollout's place is about to be written over."""
-        _set_seal(self.seals, shard, turn % self.shape.depth, -1 - turn)
+        _set_sequence_number(self.sequence_numbers, shard, turn % self.shape.depth, -1 - turn)
 
-    def seal(self, shard: int, turn: int) -> None:
+    def complete(self, shard: int, turn: int) -> None:
         """The rollout lies complete in its place."""
-        _set_seal(self.seals, shard, turn % self.shape.depth, turn + 1)
+        _set_sequence_number(self.sequence_numbers, shard, turn % self.shape.depth, turn + 1)
 
     def forget(self, turn: int) -> None:
-        """Rollouts from that turn on will be played anew; nobody may be writing."""
-        seals = self.seals
-        newest = np.where(seals > 0, seals - 1, -1 - seals)
-        seals[newest >= turn] = 0
+        """Rollouts from that turn on will be played anew. No worker may be writing."""
+        sequence_numbers = self.sequence_numbers
+        newest = np.where(sequence_numbers > 0, sequence_numbers - 1, -1 - sequence_numbers)
+        sequence_numbers[newest >= turn] = 0
 
-    def sealed(self, shard: int) -> list[int]:
+    def complete_turns(self, shard: int) -> list[int]:
         """The turns that lie complete, oldest first."""
-        return sorted(int(seal) - 1 for seal in self.seals[shard] if seal > 0)
+        return sorted(int(number) - 1 for number in self.sequence_numbers[shard] if number > 0)
 
 
 @compiled
-def _set_seal(seals: NDArray[np.int64], shard: int, place: int, seal: int) -> None:
+def _set_sequence_number(sequence_numbers: NDArray[np.int64], shard: int, place: int, number: int) -> None:
     memory_fence()
-    seals[shard, place] = seal
+    sequence_numbers[shard, place] = number
     memory_fence()
 
 

@@ -180,7 +180,7 @@ def _replace(agent: Any, name: str, method: Callable[..., Any], who: str) -> Non
         setattr(agent, name, method)
     except AttributeError:
         raise ConfigError(
-            f"{who} does not let its method {name} be replaced, so nobody can see what it does; take "
+            f"{who} does not let its method {name} be replaced, so senju cannot see what it does; take "
             "__slots__ out of its class"
         ) from None
 

@@ -18,7 +18,7 @@ class Stream(IntEnum):
     ACTION = 1
     RESIGNATION = 2
     OPPONENT = 3
-    MENU = 4
+    ACTIVE_OPPONENTS = 4
     OPPONENTS_ACTION = 5
     OPENING = 16
     FIRST_PLAYER = 17

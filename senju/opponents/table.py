@@ -27,7 +27,7 @@ from senju.opponents.batches import Batches
 from senju.opponents.functions import described_player
 from senju.opponents.players import AgentPlayer, Player, Table
 
-OPPONENT, ACTIVE = int(Stream.OPPONENT), int(Stream.MENU)
+OPPONENT, ACTIVE = int(Stream.OPPONENT), int(Stream.ACTIVE_OPPONENTS)
 
 _READY_ROLLOUTS = 4  # the opponents of so many rollouts keep a network with their weights
 

@@ -103,10 +103,10 @@ class RingSaver:
 
     def _shards_with(self, turn: int) -> list[int]:
         """The shards that have played that turn: all but those set aside before."""
-        seals = self._ring.seals[:, turn % self._ring.shape.depth]
-        newest = np.where(seals > 0, seals - 1, -1 - seals)
+        sequence_numbers = self._ring.sequence_numbers[:, turn % self._ring.shape.depth]
+        newest = np.where(sequence_numbers > 0, sequence_numbers - 1, -1 - sequence_numbers)
         assert newest.max() <= turn, f"turn {turn} is in the ring no more"
-        found: list[int] = np.flatnonzero(seals == turn + 1).tolist()
+        found: list[int] = np.flatnonzero(sequence_numbers == turn + 1).tolist()
         assert found, f"turn {turn} is not in the ring yet"
         return found
 
@@ -124,7 +124,7 @@ class RingSaver:
             self._ring.open(index, turn)
             for column, target in targets.items():
                 target[:] = saved[column]
-            self._ring.seal(index, turn)
+            self._ring.complete(index, turn)
 
     def _targets(
         self, shard: int, turn: int, saved: dict[str, NDArray[Any]], name: str

@@ -122,8 +122,8 @@ RingPlace = tuple[dict[str, Any], list[int]]  # a ring's shape, and where each o
 
 def find_ring(ring: Ring) -> RingPlace:
     """Where a ring lies in the block that its arrays are views of."""
-    arrays = [*ring.columns, ring.seals]
-    block = ring.seals.base
+    arrays = [*ring.columns, ring.sequence_numbers]
+    block = ring.sequence_numbers.base
     assert isinstance(block, mmap.mmap), "the ring does not lie in shared memory"
     start = np.frombuffer(block, np.uint8).ctypes.data
     return asdict(ring.shape), [array.ctypes.data - start for array in arrays]

@@ -53,14 +53,18 @@ class Reader(threading.Thread):
 
 
 class BlindReader(Reader):
-    """Looks at the seals when it begins a batch, and not again."""
+    """Looks at the sequence_numbers when it begins a batch, and not again."""
 
     def __init__(self, ring: Ring, seed: int, enough: int) -> None:
-        self._seals, unseen = ring.seals, object.__new__(Ring)
-        unseen.shape, unseen.columns, unseen.seals = ring.shape, ring.columns, ring.seals.copy()
+        self._numbers, unseen = ring.sequence_numbers, object.__new__(Ring)
+        unseen.shape, unseen.columns, unseen.sequence_numbers = (
+            ring.shape,
+            ring.columns,
+            ring.sequence_numbers.copy(),
+        )
         super().__init__(unseen, seed, enough)
 
     def look(self) -> None:
         """One batch, believed to be whole."""
-        self.replay.ring.seals[:] = self._seals
+        self.replay.ring.sequence_numbers[:] = self._numbers
         super().look()

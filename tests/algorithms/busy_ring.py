@@ -143,7 +143,7 @@ def write(busy: BusyRing, shard: int) -> None:
         ring.open(shard, turn)
         rows = (slot.observation[:, :, 0].view(np.uint64), slot.legal[:, :, 0])
         _write(shard, turn, *rows, slot.actions[..., 0], slot.rewards[..., 0], slot.terminated)
-        ring.seal(shard, turn)
+        ring.complete(shard, turn)
         turn += 1
         busy.progress[shard] = turn
 

@@ -114,7 +114,7 @@ class HandDQN:
             slot.final_observation[final, 0, 0], slot.final_seats[final, 0] = cut.position, cut.seat
             slot.final_legal[final, 0, 0] = cut.legal
         self.ring.open(0, turn)
-        self.ring.seal(0, turn)
+        self.ring.complete(0, turn)
         self.num_turns += 1
         return Rollout(0, turn, (slot,), NO_CLOCK, turn)
 

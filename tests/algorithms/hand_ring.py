@@ -80,7 +80,7 @@ class HandRing:
     def rollout(self, turn: int, shard: int = 0) -> Rollout:
         """Hand a written rollout over."""
         self.ring.open(shard, turn)
-        self.ring.seal(shard, turn)
+        self.ring.complete(shard, turn)
         return Rollout(shard, 0, (self.ring.slot(shard, turn),), NO_CLOCK, turn)
 
     def play(

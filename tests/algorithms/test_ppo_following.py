@@ -90,14 +90,14 @@ def test_nothing_is_learned_where_all_is_gone(backend: Serial) -> None:
     assert learner.weights().tobytes() == before.tobytes()
 
 
-def test_columns_that_pass_are_missed_before_the_seal_is_broken() -> None:
+def test_columns_that_pass_are_missed_before_the_sequence_number_changes() -> None:
     """Three turns are kept, of which the newest alone has log-probabilities and values."""
     ring = Ring(Race(), RingShape(1, num_steps=2, num_rows=2, kept=3))
     reader = RingReader(ring)
     for turn in range(3):
         ring.open(0, turn)
         ring.slot(0, turn).log_probs.fill(turn)
-        ring.seal(0, turn)
+        ring.complete(0, turn)
     assert reader.steps(0, 1) is not None
     assert reader.slot(0, 1) is None
     newest = reader.slot(0, 2)

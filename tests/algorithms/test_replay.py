@@ -181,10 +181,10 @@ def test_rebuilt_replay_goes_on_as_the_uninterrupted_one(priorities: Priorities 
             step_both(turn * 5 + step, replay)
     for column, saved in zip(resumed_ring.ring.columns, ring.ring.columns, strict=True):
         column[:] = saved
-    resumed_ring.ring.seals[:] = ring.ring.seals
+    resumed_ring.ring.sequence_numbers[:] = ring.ring.sequence_numbers
     # what workers were writing ahead, or had finished ahead, when the checkpoint was taken
     resumed_ring.ring.open(0, stopped)
-    resumed_ring.ring.seal(1, stopped)
+    resumed_ring.ring.complete(1, stopped)
     resumed = Replay(resumed_ring.ring, 5, 2, 0.9, is_zero_sum=True, priorities=priorities)
     resumed.rebuild(last_turn=stopped - 1)
     resumed.load_state(replay.state())
@@ -251,7 +251,7 @@ def test_played_games_are_linked_to_the_positions_they_went_through() -> None:
             ring.open(shard.index, turn)
             slot = ring.slot(shard.index, turn)
             player.play(shard, [slot], Orders(epsilons=(1.0,)))
-            ring.seal(shard.index, turn)
+            ring.complete(shard.index, turn)
             rollouts.append(Rollout(shard.index, 0, (slot,), shard.rows.clock, turn))
         replay.add(rollouts)
         sample = replay.sample(300, turn)
@@ -306,7 +306,7 @@ def test_observations_keep_their_shape_and_type() -> None:
     slot.observation[:] = np.array([1.5, -2.5, np.pi], np.float32)[:, None]
     slot.terminated.fill(True)
     slot.final_at.fill(-1)
-    ring.seal(0, 0)
+    ring.complete(0, 0)
     replay = Replay(ring, 0, 1, 1.0, is_zero_sum=True)
     replay.add([Rollout(0, 0, (slot,), np.zeros(0), 0)])
     sample = replay.sample(2, 0)

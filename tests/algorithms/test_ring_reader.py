@@ -104,7 +104,9 @@ def test_readers_see_no_torn_row_while_processes_write(written_by_processes: Bus
 
 
 @pytest.mark.slow
-def test_readers_that_do_not_look_at_the_seals_see_torn_rows(written_by_processes: BusyRing) -> None:
+def test_readers_that_do_not_look_at_the_sequence_numbers_see_torn_rows(
+    written_by_processes: BusyRing,
+) -> None:
     """The test above can fail."""
     readers = [BlindReader(written_by_processes.ring, seed, 50_000) for seed in range(NUM_READERS)]
     read(readers)

@@ -81,7 +81,7 @@ def kept(backend: Backend) -> dict[tuple[int, int], bytes]:
             if name not in TRANSIENT
         )
         for shard in range(ring.shape.num_shards)
-        for turn in ring.sealed(shard)
+        for turn in ring.complete_turns(shard)
     }
 
 

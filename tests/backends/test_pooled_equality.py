@@ -176,13 +176,15 @@ def test_restored_backend_counts_turns_from_where_it_is_told() -> None:
             expected = [contents(backend.collect()) for _ in range(4)]
             backend.restore(first, turn=1)
             assert all(
-                turn < 1 for shard in range(plan.num_shards) for turn in backend.rings[0].sealed(shard)
+                turn < 1
+                for shard in range(plan.num_shards)
+                for turn in backend.rings[0].complete_turns(shard)
             )
             for turn in range(1, 5):
                 rollouts = backend.collect()
                 assert [rollout.turn for rollout in rollouts] == [turn] * plan.num_shards
                 assert contents(rollouts) == expected[turn - 1]
-                assert all(turn in backend.rings[0].sealed(shard) for shard in range(plan.num_shards))
+                assert all(turn in backend.rings[0].complete_turns(shard) for shard in range(plan.num_shards))
             backend.restore(first, turn=1_000_000)
             assert contents(backend.collect()) == expected[0]
 

@@ -17,7 +17,7 @@ def finished(task: RolloutTask, version: int = 0, seconds: float = 0.0) -> Finis
 
 @pytest.fixture
 def long_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule_module, "_SHORTEST_PART", 0.005)
+    monkeypatch.setattr(schedule_module, "_SHORTEST_PART", 0.002)
 
 
 class AnySchedule(RuleBasedStateMachine):
@@ -261,7 +261,7 @@ def test_last_rollouts_of_a_turn_are_played_in_parts_by_workers_that_would_be_id
 def test_rollouts_are_played_whole_while_there_are_plenty_or_if_they_are_short(
     long_parts: None,
 ) -> None:
-    for num_shards, seconds in ((9, 1.0), (2, 0.001)):
+    for num_shards, seconds in ((9, 1.0), (2, 0.004)):
         schedule = TurnSchedule(num_shards, depth=1, num_parts=4)
         for _ in range(2):
             schedule.release()

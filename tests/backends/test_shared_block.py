@@ -33,7 +33,7 @@ def arrays_of(block: RolloutBlock, plan: Plan) -> list[NDArray[Any]]:
     states = [block.state(shard, turn) for shard in range(plan.num_shards) for turn in turns]
     found = [block.weights._header, block.weights._places, *block.stats, *block.opponents._places]
     (ring,) = block.rings
-    return [*found, *(array for state in states for array in state), *ring.columns, ring.seals]
+    return [*found, *(array for state in states for array in state), *ring.columns, ring.sequence_numbers]
 
 
 def start_of(array: NDArray[Any]) -> int:

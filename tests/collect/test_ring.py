@@ -1,4 +1,4 @@
-"""The ring: each rollout has its own place, and a seal that says whether it lies there complete."""
+"""The ring: each rollout has its own place, and a sequence number that says whether it lies there complete."""
 
 from typing import Any
 
@@ -40,11 +40,11 @@ def test_kept_turns_stay_readable_while_others_are_played_ahead(shape: RingShape
         for shard in range(shape.num_shards):
             ring.open(shard, turn)
             stamp(ring.slot(shard, turn), (shard + 1) * 40 + turn % 40)
-            ring.seal(shard, turn)
+            ring.complete(shard, turn)
     newest = turns - 1  # the last that was collected
     for shard in range(shape.num_shards):
         for turn in range(max(0, newest - shape.kept + 1), newest + 1):
-            assert turn in ring.sealed(shard)
+            assert turn in ring.complete_turns(shard)
             for name, column in ring.slot(shard, turn)._asdict().items():
                 if turn == newest or name not in TRANSIENT:
                     assert is_stamped(column, (shard + 1) * 40 + turn % 40), name
@@ -64,20 +64,20 @@ def test_slots_are_views_of_the_columns_at_shard_and_place(shape: RingShape) -> 
                     assert np.shares_memory(column, whole[shard, turn % places])
 
 
-def test_place_that_is_being_written_is_not_sealed() -> None:
+def test_place_that_is_being_written_is_not_complete() -> None:
     ring = Ring(Race(), RingShape(1, 2, 2, kept=3))
     for turn in range(3):
         ring.open(0, turn)
-        ring.seal(0, turn)
-    assert list(ring.sealed(0)) == [0, 1, 2]
+        ring.complete(0, turn)
+    assert list(ring.complete_turns(0)) == [0, 1, 2]
     ring.open(0, 3)
-    assert list(ring.sealed(0)) == [1, 2]
-    assert ring.seals[0].tolist() == [-4, 2, 3]
-    ring.seal(0, 3)
-    assert list(ring.sealed(0)) == [1, 2, 3]
+    assert list(ring.complete_turns(0)) == [1, 2]
+    assert ring.sequence_numbers[0].tolist() == [-4, 2, 3]
+    ring.complete(0, 3)
+    assert list(ring.complete_turns(0)) == [1, 2, 3]
     ring.open(0, 1_000_000_007)
-    ring.seal(0, 1_000_000_007)
-    assert list(ring.sealed(0)) == [1, 3, 1_000_000_007]
+    ring.complete(0, 1_000_000_007)
+    assert list(ring.complete_turns(0)) == [1, 3, 1_000_000_007]
 
 
 @pytest.mark.parametrize(("turn", "left"), [(0, []), (4, [3]), (5, [3, 4]), (9, [3, 4, 5])])
@@ -86,11 +86,11 @@ def test_turns_that_will_be_played_anew_are_forgotten(turn: int, left: list[int]
     for played in range(3, 6):
         for shard in range(2):
             ring.open(shard, played)
-            ring.seal(shard, played)
+            ring.complete(shard, played)
     ring.open(1, 6)  # by somebody who died over it
     ring.forget(turn)
-    assert [list(ring.sealed(shard)) for shard in range(2)] == [left, left]
-    assert (ring.seals[1, 6 % 4] == 0) == (turn <= 6), "nobody is writing there"
+    assert [list(ring.complete_turns(shard)) for shard in range(2)] == [left, left]
+    assert (ring.sequence_numbers[1, 6 % 4] == 0) == (turn <= 6), "nobody is writing there"
 
 
 def test_room_for_truncated_positions() -> None:

@@ -30,7 +30,7 @@ def play(ring: Ring, turn: int, shards: tuple[int, ...] = (0, 1)) -> None:
             taken = random.permutation(slot.final_at.size)[: random.integers(0, len(slot.final_seats) + 1)]
             slot.final_at.fill(-1)
             slot.final_at.reshape(-1)[taken] = np.arange(len(taken))
-        ring.seal(shard, turn)
+        ring.complete(shard, turn)
 
 
 def content(ring: Ring, shard: int, turn: int) -> dict[str, bytes]:
@@ -45,13 +45,13 @@ def content(ring: Ring, shard: int, turn: int) -> dict[str, bytes]:
 
 
 def require_turns(ring: Ring, turns: range | list[int]) -> None:
-    """Each of these turns lies sealed in the ring, to the last bit, and no other does."""
+    """Each of these turns lies complete in the ring, to the last bit, and no other does."""
     played = new_ring(ring.shape)
     for turn in turns:
         play(played, turn)
         for shard in range(2):
             assert content(ring, shard, turn) == content(played, shard, turn)
-    assert np.array_equal(ring.seals, played.seals)
+    assert np.array_equal(ring.sequence_numbers, played.sequence_numbers)
 
 
 def save(folder: CheckpointFolder, saver: RingSaver, last: int, keep: int = 2) -> None:

@@ -138,7 +138,7 @@ def test_shard_that_was_set_aside_is_left_out(new_saver: NewSaver) -> None:
     for turn in range(2, 7):
         play(ring, turn, shards=(1,))
     assert new_saver(loaded).load(new_saver(ring).finish(5, 6)) == [5, 6]
-    assert [list(loaded.sealed(shard)) for shard in range(2)] == [[], [5, 6]]
+    assert [list(loaded.complete_turns(shard)) for shard in range(2)] == [[], [5, 6]]
 
 
 def test_turn_that_is_gone_or_not_there_yet_is_a_bug(new_saver: NewSaver) -> None:

@@ -82,7 +82,7 @@ class World:
                 slot.log_probs.fill(-np.log(3.0))
                 for column in (slot.rewards, slot.values, slot.bootstrap):
                     column[:] = random.normal(size=column.shape)
-                ring.seal(shard, self.turn)
+                ring.complete(shard, self.turn)
         self.turn += 1
 
     def task(self, seat: int, num_turns: int = 1, attention: float = 1.0) -> TrainingTask:

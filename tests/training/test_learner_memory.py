@@ -78,12 +78,12 @@ def test_ring_is_found_again_in_another_mapping_of_its_memory() -> None:
     with world_of(agents(DQN, PPO)) as world:
         for _ in range(3):
             world.play()
-        mapped = map_shared(world.memory, len(world.rings[0].seals.base))
+        mapped = map_shared(world.memory, len(world.rings[0].sequence_numbers.base))
         for ring in world.rings:
             other = map_ring(find_ring(ring), VIEW, mapped)
             assert other.shape == ring.shape
-            assert other.seals.tolist() == ring.seals.tolist()
+            assert other.sequence_numbers.tolist() == ring.sequence_numbers.tolist()
             assert all(map(np.array_equal, other.columns, ring.columns))
             world.play()
-            assert other.seals.tolist() == ring.seals.tolist(), "it is the same memory"
-            assert list(other.sealed(NUM_SHARDS - 1))[-1] == world.turn - 1
+            assert other.sequence_numbers.tolist() == ring.sequence_numbers.tolist(), "it is the same memory"
+            assert list(other.complete_turns(NUM_SHARDS - 1))[-1] == world.turn - 1
