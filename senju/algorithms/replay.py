@@ -225,7 +225,8 @@ class Replay:
         raise WorkerError(
             f"{len(frames)} decisions were written over while they were read, one of them in place {place} "
             f"of shard {shard}, where turn {self._links.turns[segment]} is kept and the sequence number is "
-            f"{self._reader.sequence_numbers[segment]}. A ring whose writers do not wait is read with redraw=True"
+            f"{self._reader.sequence_numbers[segment]}. "
+            "A ring whose writers do not wait is read with redraw=True"
         )
 
     def learn_priorities(self, frames: NDArray[np.int64], errors: NDArray[np.float32]) -> None:

@@ -1,7 +1,7 @@
 """Reading a ring that others may be writing to.
 
-A slot has a sequence number. It changes before a writer begins and after the slot is complete. Where it is the
-rollout's own before and after something was read, no writer was there in between.
+A slot has a sequence number. It changes before a writer begins and after the slot is complete. Where it is
+the rollout's own before and after something was read, no writer was there in between.
 """
 
 import math

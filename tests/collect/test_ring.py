@@ -1,4 +1,4 @@
-"""The ring: each rollout has its own place, and a sequence number that says whether it lies there complete."""
+"""The ring: each rollout has its own place, and a sequence number that says if it is complete."""
 
 from typing import Any
 

@@ -52,7 +52,7 @@ def names(folder: CheckpointFolder) -> list[str]:
     return sorted(path.name for path in folder.path.iterdir())
 
 
-def complete(checkpoint: Path, content: dict[str, Any]) -> None:
+def seal(checkpoint: Path, content: dict[str, Any]) -> None:
     """Write a state.json with the right sums, as another version of senju would."""
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     (checkpoint / STATE).write_text(json.dumps({"content_sha256": digest, "content": content}))

@@ -44,7 +44,7 @@ def run(pool_run: Path, tmp_path: Path) -> Run:
     return Run(tmp_path / "run")
 
 
-def complete_turns(content: Any) -> str:
+def sealed(content: Any) -> str:
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return json.dumps({"content_sha256": digest, "content": content})
 
