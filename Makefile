@@ -22,17 +22,12 @@ train: $(READY)
 play: $(READY)
 	$(BIN)/senju play connect_four --run $(shell ls -dt runs/connect_four-* 2>/dev/null | head -1)
 
-# everything: format, lint, types, all tests; those slow ones one by one that keep time, or count processes
-FAST := -m 'not slow' -n logical --dist loadfile
-ALONE := tests/trials tests/usi tests/workers \
-	$(patsubst %,tests/backends/test_%.py,failing_opponents failing_shards fewer_workers healing nothing_left playing_ahead) \
-	$(patsubst %,tests/runs/test_%.py,control monitor pause) \
-	$(patsubst %,tests/training/test_%.py,learner_processes learners_leave_nothing parallel_manager parallel_training shared_manager) \
-	tests/environments/test_healing.py
+# everything: format, lint, types, all tests
+ON_ALL_CORES := -n logical --dist loadfile
+FAST := -m 'not slow' $(ON_ALL_CORES)
 test: $(READY) lint
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest $(FAST)
-	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -m slow -n logical --dist loadfile $(ALONE:%=--ignore=%)
-	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -m slow $(ALONE)
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -m slow $(ON_ALL_CORES)
 
 # the lines that the fast tests reach; it takes twice their time
 coverage: $(READY)

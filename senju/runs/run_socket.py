@@ -15,6 +15,7 @@ from senju.errors import ControlError
 from senju.files import DESCRIPTORS, describe_os_error, link_error
 
 SOCKET = "control.sock"
+_NOT_LISTENING = ".control"  # its name until it listens; shorter, so that its address fits as well
 LONGEST_ADDRESS = 103  # bytes; the least that any system allows
 
 
@@ -39,10 +40,14 @@ def _bind(listener: socket.socket, folder: Path, descriptor: int) -> os.stat_res
         if not stat.S_ISSOCK(_stat(descriptor).st_mode):
             raise ControlError(f"{folder / SOCKET} is in the way: expected a socket or nothing; move it away")
         os.unlink(SOCKET, dir_fd=descriptor)
-    listener.bind(_address(folder, descriptor))
+    with suppress(FileNotFoundError):
+        os.unlink(_NOT_LISTENING, dir_fd=descriptor)
+    listener.bind(_address(folder, descriptor, _NOT_LISTENING))
     # No client can connect before `listen`, so the mode is set in time.
-    os.chmod(SOCKET, 0o600, dir_fd=descriptor)
+    os.chmod(_NOT_LISTENING, 0o600, dir_fd=descriptor)
     listener.listen(128)
+    # A client that finds the socket is never refused: it would take the run for one that has ended.
+    os.rename(_NOT_LISTENING, SOCKET, src_dir_fd=descriptor, dst_dir_fd=descriptor)
     return _stat(descriptor)
 
 
@@ -116,12 +121,12 @@ def _opened(folder: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _address(folder: Path, descriptor: int) -> str:
+def _address(folder: Path, descriptor: int, name: str = SOCKET) -> str:
     """The socket's address: short on Linux, however long the folder's path is."""
     through = DESCRIPTORS / str(descriptor)
     if through.exists():
-        return str(through / SOCKET)
-    address = str(folder.absolute() / SOCKET)
+        return str(through / name)
+    address = str(folder.absolute() / name)
     if len(os.fsencode(address)) > LONGEST_ADDRESS:
         raise ControlError(
             f"{address} is too long for a socket: {len(os.fsencode(address))} bytes, at most "

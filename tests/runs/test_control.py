@@ -476,6 +476,23 @@ def type_in(process: "subprocess.Popen[str]", line: str) -> None:
     expect(process, "done")
 
 
+def test_socket_has_its_name_only_once_it_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that finds it is never refused, which would mean that the run has ended."""
+    had_name = []
+
+    class Listener(socket.socket):
+        def listen(self, backlog: int = 128) -> None:
+            had_name.append((tmp_path / SOCKET).exists())
+            super().listen(backlog)
+
+    monkeypatch.setattr(run_socket.socket, "socket", Listener)
+    for _ in range(2):
+        with ControlServer(tmp_path, echo):
+            assert ask(tmp_path, "status") == {"command": "status", "arguments": {}}
+            assert [path.name for path in tmp_path.iterdir()] == [SOCKET]
+    assert had_name == [False, False]
+
+
 @pytest.mark.slow
 def test_socket_of_a_killed_run_counts_for_nothing_and_is_replaced(
     start_server: StartServer, idle_run: Path

@@ -69,7 +69,7 @@ def test_replay_and_opponents_stay_equal_under_disturbances() -> None:
     against = {"collect": {"seating": "opponents"}, "opponents": {"snapshot_interval": 1, "size": 3}}
     report = soak(soak_config(backend="threads", algorithm=algorithm, **against), 2.0, 5)
     assert report.is_equal
-    assert report.statistics.updates > 1
+    assert report.statistics.updates > 0
     assert report.leftovers == {}
 
 
