@@ -73,7 +73,7 @@ def test_hundred_stacked_updates_agree_with_those_taken_one_by_one(
 ) -> None:
     world = World(kinds)
     one_by_one, stacked = trained(world, 100)
-    assert [len(members) for members, _ in stacked._stacks] == sizes
+    assert [len(stack.seats) for stack in stacked._stacks] == sizes
     assert_alike(one_by_one, stacked, world.one_by_one())
 
 
