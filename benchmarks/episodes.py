@@ -6,7 +6,7 @@
 Connect Four as `senju.train_dqn` trains it: each worker plays `--episodes` whole games per batch against
 snapshots of the learner. All numbers of workers take turns, in episodes a minute:
 
-collecting  games alone, weights as they are; the batch is a multiple of the workers, so that nobody waits
+collecting  games alone, weights as they are; the batch is a multiple of the workers, so that no worker waits
             for a last shard
 training    collecting, learning (`--steps` gradient steps per batch, on the device) and publishing in turn
 

@@ -37,7 +37,7 @@ Figures = dict[str, dict[int, list[dict[str, Any]]]]  # name, batch: the answers
 
 
 class Candidate(NamedTuple):
-    """A script that answers in the way of `peers/meter.py`."""
+    """A script that answers like `peers/meter.py`."""
 
     name: str
     script: str

@@ -21,8 +21,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import bench_report as report
-import independent_crew as crew
-from independent_crew import ALL_CORES, Crew, Entrant, Pace
+import measured_world as common
+from measured_world import ALL_CORES, Entrant, MeasuredWorld, Pace
 
 from senju.config import Settings
 from senju.machine import available_cores, inspect_machine
@@ -31,7 +31,7 @@ from senju.runs.run_config import RunConfig
 
 WORLD, NUM_AGENTS = "treasure_hunt", 3
 DISABLED, SYNC, ASYNC = "disabled", "sync", "async"
-WAYS: dict[str, Settings] = {
+VARIANTS: dict[str, Settings] = {
     DISABLED: {"parallel": {"enabled": False}},
     SYNC: {"learners": "processes"},
     ASYNC: {"learners": "processes", "parallel": {"async_learning": True}},
@@ -44,12 +44,12 @@ Paces = dict[str, list[Pace]]
 def new_config(entrant: Entrant, steps: int) -> RunConfig:
     """Three agents, each trained with so many steps after every epoch."""
     agents: Settings = {"game": {"num_agents": NUM_AGENTS}}
-    return crew.world_config(WORLD, entrant, steps / entrant.num_copies, agents)
+    return common.world_config(WORLD, entrant, steps / entrant.num_copies, agents)
 
 
 def find_balance(settings: argparse.Namespace, shards: int) -> tuple[int, dict[str, float]]:
     """How many steps per epoch and agent take as long as collecting; and the shares they then have."""
-    entrant = Entrant(DISABLED, settings.copies, shards, ALL_CORES, WAYS[DISABLED])
+    entrant = Entrant(DISABLED, settings.copies, shards, ALL_CORES, VARIANTS[DISABLED])
     steps = 4
     for _ in range(2):  # a step costs a little less where there are many
         collecting, learning = _seconds_of_epoch(settings, entrant, steps)
@@ -60,25 +60,25 @@ def find_balance(settings: argparse.Namespace, shards: int) -> tuple[int, dict[s
 
 
 def _seconds_of_epoch(settings: argparse.Namespace, entrant: Entrant, steps: int) -> tuple[float, float]:
-    with Crew(entrant, lambda one: new_config(one, steps)) as disabled:
+    with MeasuredWorld(entrant, lambda one: new_config(one, steps)) as disabled:
         turns = entrant.num_copies * disabled.config.collect.rollout_steps
         return turns / disabled.collecting(settings.seconds), turns / disabled.learning(settings.seconds)
 
 
 def measure_all(settings: argparse.Namespace, steps: int, shards: int) -> tuple[Paces, list[float]]:
-    """All ways in turn, then all again; with how many cores others kept busy in between."""
-    paces: Paces = {name: [] for name in WAYS}
+    """All variants in turn, then all again; with how many cores others kept busy in between."""
+    paces: Paces = {name: [] for name in VARIANTS}
     busy: list[float] = []
     with ExitStack() as stack:
-        crews = []
-        for name, way in WAYS.items():
+        worlds = []
+        for name, variant in VARIANTS.items():
             report.progress(f"starting {name}")
-            entrant = Entrant(name, settings.copies, shards, ALL_CORES, way)
-            crews.append(stack.enter_context(Crew(entrant, lambda one: new_config(one, steps))))
+            entrant = Entrant(name, settings.copies, shards, ALL_CORES, variant)
+            worlds.append(stack.enter_context(MeasuredWorld(entrant, lambda one: new_config(one, steps))))
         for repeat in range(settings.repeats):
             report.progress(f"repeat {repeat + 1} of {settings.repeats}")
             busy.append(inspect_machine().busy_cores)
-            for each in crews:
+            for each in worlds:
                 paces[each.entrant.name].append(each.together(settings.seconds))
     return paces, busy
 
@@ -90,7 +90,7 @@ def describe(paces: Paces, turns_of_epoch: int) -> dict[str, Any]:
     for name, figures in paces.items():
         paid = [pace.paid for pace in figures]
         less = [1.0 - own / new for own, new in zip(before, paid, strict=True)]
-        found[name] = crew.spreads(
+        found[name] = common.spreads(
             {
                 "epoch_seconds": [turns_of_epoch / each for each in paid],
                 "decisions_a_second": [each * NUM_AGENTS for each in paid],
@@ -136,7 +136,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--copies", type=int, default=64, help="of the world, at once")
     parser.add_argument("--seconds", type=float, default=3.0, help="of one measure, and up to whole epochs")
     parser.add_argument("--repeats", type=int, default=7, help="how often all take their turn")
-    crew.add_common_arguments(parser)
+    common.add_common_arguments(parser)
     settings = parser.parse_args()
     if settings.quick:
         settings.copies, settings.seconds, settings.repeats = 8, 0.1, 1
@@ -146,7 +146,7 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     """Balance, measure, print, write."""
     settings = parse_arguments()
-    results = crew.begin(settings)
+    results = common.begin(settings)
     keep_freed_memory()
     shards = next(
         n for n in range(min(available_cores(), settings.copies), 0, -1) if settings.copies % n == 0
@@ -154,10 +154,10 @@ def main() -> None:
     report.progress("how many steps take as long as acting?")
     steps, shares = find_balance(settings, shards)
     paces, busy = measure_all(settings, steps, shards)
-    found = describe(paces, settings.copies * crew.episode_length(WORLD))
+    found = describe(paces, settings.copies * common.episode_length(WORLD))
     print_report(found, shares, steps)
     balance = {"steps_per_epoch": steps, "shares": shares}
-    crew.write(
+    common.write(
         "independent_epochs",
         results | {"balance": balance, "figures": found, "busy_cores_of_others": busy},
         settings,

@@ -1,10 +1,10 @@
-"""What does a train step of one agent cost, for 2, 8 and 32 agents, trained in each of the ways there are?
+"""What does a train step of one agent cost, for 2, 8 and 32 agents, trained in each variant?
 
     .venv/bin/python benchmarks/independent_learners.py [--agents 2 8 32] [--quick]
     PYTHONPATH=. python3 benchmarks/independent_learners.py --device cuda --out learners.json
 
 DQN with about 240,000 weights an agent and batches of 64, on what the agents see in a small treasure hunt:
-each has its own ring. One turn of it is collected, then each way trains all agents 100 steps from their own
+each has its own ring. One turn of it is collected, then each variant trains all agents 100 steps from their own
 rings, and all again. Seconds are those of a training, divided by agents and steps.
 
 sequential            one agent after another, one math thread
@@ -25,7 +25,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import bench_report as report
-import independent_crew as crew
+import measured_world as common
 import torch
 
 from senju.algorithms.learner_runner import LearnerRunner, LearnerSettings, SequentialLearners, TrainingTask
@@ -49,13 +49,13 @@ def new_config(num_agents: int, steps: int) -> RunConfig:
         {
             "game": {"num_agents": num_agents},
             "collect": {"num_games": _ROWS, "games_per_shard": _ROWS, "rollout_steps": _TURNS},
-            "model": {"name": "mlp", "hidden": [crew.WIDTHS["treasure_hunt"]] * 2},
+            "model": {"name": "mlp", "hidden": [common.WIDTHS["treasure_hunt"]] * 2},
             "algorithm": {
                 "name": "dqn",
-                "batch_size": crew.BATCH,
+                "batch_size": common.BATCH,
                 "steps_per_batch": steps,
                 "replay_size": kept,
-                "learning_starts": crew.BATCH,
+                "learning_starts": common.BATCH,
             },
             "total_steps": 2**40,
             "learners": "processes",
@@ -65,7 +65,7 @@ def new_config(num_agents: int, steps: int) -> RunConfig:
 
 
 class Entrant(NamedTuple):
-    """A way to train the agents, with its math threads."""
+    """A variant of how to train the agents, with its math threads."""
 
     name: str
     runner: LearnerRunner
@@ -80,7 +80,7 @@ def on_device(seats: Sequence[LearnerSettings], device: str) -> list[LearnerSett
 
 @contextmanager
 def entrants(rig: Rig, devices: Sequence[str]) -> Iterator[list[Entrant]]:
-    """All ways, attached to the same rings; each has learners of its own."""
+    """All variants, attached to the same rings; each has learners of its own."""
     seats, view = rig.config.learner_settings, rig.game.seat_view
     cores = available_cores()
     processes = rig.learner.runner
@@ -153,16 +153,16 @@ def describe(figures: dict[str, list[float]]) -> dict[str, Any]:
 
 
 def print_report(found: dict[int, dict[str, Any]]) -> None:
-    """One table: the ways down, the numbers of agents across."""
+    """One table: the variants down, the numbers of agents across."""
     columns = [""]
     for number in found:
         columns += [f"ms, {number} agents", "× sequential"]
     rows = []
     for name in next(iter(found.values())):
         row = [name]
-        for ways in found.values():
+        for variants in found.values():
             kinds = ("milliseconds", "over_sequential")
-            row += [report.Spread(**ways[name][kind]).as_text() for kind in kinds]
+            row += [report.Spread(**variants[name][kind]).as_text() for kind in kinds]
         rows.append(row)
     report.print_table("a train step of one agent: median (min..max)", columns, rows)
 
@@ -174,7 +174,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=100, help="of each agent in a training")
     parser.add_argument("--device", default="cpu", help="one more to train on, like cuda")
     parser.add_argument("--repeats", type=int, default=5, help="how often all take their turn")
-    crew.add_common_arguments(parser)
+    common.add_common_arguments(parser)
     settings = parser.parse_args()
     if settings.quick:
         settings.agents, settings.steps, settings.repeats = [min(settings.agents)], 5, 1
@@ -184,7 +184,7 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     """Measure, print, write."""
     settings = parse_arguments()
-    results = crew.begin(settings)
+    results = common.begin(settings)
     if settings.device != "cpu":
         results["device"] = torch.cuda.get_device_name(settings.device)
     keep_freed_memory()
@@ -194,9 +194,9 @@ def main() -> None:
         figures, busy[number] = measure(number, settings)
         found[number] = describe(figures)
     print_report(found)
-    weights = crew.count_weights(new_config(2, 1))
-    facts = {"weights_of_an_agent": weights, "batch_size": crew.BATCH, "busy_cores_of_others": busy}
-    crew.write("independent_learners", results | facts | {"agents": found}, settings)
+    weights = common.count_weights(new_config(2, 1))
+    facts = {"weights_of_an_agent": weights, "batch_size": common.BATCH, "busy_cores_of_others": busy}
+    common.write("independent_learners", results | facts | {"agents": found}, settings)
 
 
 if __name__ == "__main__":

@@ -28,9 +28,9 @@ from time import perf_counter
 from typing import Any
 
 import bench_report as report
-import independent_crew as crew
+import measured_world as common
 import torch
-from independent_crew import ALL_CORES, Crew, Entrant
+from measured_world import ALL_CORES, Entrant, MeasuredWorld
 
 from senju.games import make_game
 from senju.machine import available_cores, inspect_machine, math_threads
@@ -71,13 +71,13 @@ def products_alone(world: str, seconds: float) -> float:
     A double DQN's step looks at the next positions with both networks, at the positions with one, and
     comes back through that one.
     """
-    config = crew.world_config(world, Entrant("", 1), 1.0)
+    config = common.world_config(world, Entrant("", 1), 1.0)
     game = make_game(**config.game)
     model = make_model(config.model, game.observation_shape, game.num_actions, 0)
     layers = [parameter for parameter in model.parameters() if parameter.dim() == 2]
-    inputs = [torch.rand(crew.BATCH, layer.shape[1]) for layer in layers]
-    outputs = [torch.rand(crew.BATCH, layer.shape[0]) for layer in layers]
-    with crew.on_cores(1), math_threads(1), torch.inference_mode():
+    inputs = [torch.rand(common.BATCH, layer.shape[1]) for layer in layers]
+    outputs = [torch.rand(common.BATCH, layer.shape[0]) for layer in layers]
+    with common.on_cores(1), math_threads(1), torch.inference_mode():
         began, steps = perf_counter(), 0
         while perf_counter() - began < seconds:
             for index, (layer, before, after) in enumerate(zip(layers, inputs, outputs, strict=True)):
@@ -85,7 +85,7 @@ def products_alone(world: str, seconds: float) -> float:
                     before @ layer.T
                 after.T @ before  # the weights' gradient
                 if index:
-                    after @ layer  # the inputs' gradient; nobody asks for that of observations
+                    after @ layer  # the inputs' gradient; observations need no gradient
             steps += 1
         spent = perf_counter() - began
     return steps / spent * config.collect.rollout_steps / game.num_seats
@@ -98,16 +98,16 @@ def measure_world(world: str, settings: argparse.Namespace) -> tuple[Repeats, li
     products: list[float] = []
     busy: list[float] = []
     with ExitStack() as stack:
-        crews = []
+        worlds = []
         for one in field:
             report.progress(f"{world}: starting {one.name}")
-            new_config = partial(crew.world_config, world, steps_per_episode=1.0)
-            crews.append(stack.enter_context(Crew(one, new_config)))
+            new_config = partial(common.world_config, world, steps_per_episode=1.0)
+            worlds.append(stack.enter_context(MeasuredWorld(one, new_config)))
         for repeat in range(settings.repeats):
             report.progress(f"{world}: repeat {repeat + 1} of {settings.repeats}")
             busy.append(inspect_machine().busy_cores)
             products.append(products_alone(world, seconds / 2))
-            for each in crews:
+            for each in worlds:
                 found = repeats[each.entrant.name]
                 found["collecting"].append(each.collecting(seconds / 2))
                 found["learning"].append(each.learning(seconds / 2))
@@ -131,10 +131,10 @@ def describe(world: str, repeats: Repeats, products: list[float]) -> dict[str, A
             "over_plain_framework": report.ratio_spread(figures["turns"], elsewhere)._asdict(),
             "reached": report.ratio_spread(figures["turns"], in_turn)._asdict(),
         }
-        found[name] = crew.spreads(figures | {"in_turn": in_turn}) | ratios
-    config = crew.world_config(world, Entrant("", 1), 1.0)
+        found[name] = common.spreads(figures | {"in_turn": in_turn}) | ratios
+    config = common.world_config(world, Entrant("", 1), 1.0)
     return {
-        "weights_of_an_agent": crew.count_weights(config),
+        "weights_of_an_agent": common.count_weights(config),
         "agents": make_game(**config.game).num_seats,
         "turns_of_an_episode": config.collect.rollout_steps,
         "plain_framework": PLAIN_FRAMEWORK[world],
@@ -179,7 +179,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu", help="of the entrant `stacked`")
     parser.add_argument("--seconds", type=float, default=3.0, help="of one measure, and up to whole epochs")
     parser.add_argument("--repeats", type=int, default=5, help="how often all take their turn")
-    crew.add_common_arguments(parser)
+    common.add_common_arguments(parser)
     settings = parser.parse_args()
     if settings.quick:
         settings.copies, settings.copies_each, settings.seconds, settings.repeats = 4, 1, 0.1, 1
@@ -190,14 +190,14 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     """Measure, print, write."""
     settings = parse_arguments()
-    results = crew.begin(settings)
+    results = common.begin(settings)
     keep_freed_memory()
     worlds: dict[str, Any] = {}
     for world in settings.worlds:
         repeats, products, busy = measure_world(world, settings)
         worlds[world] = describe(world, repeats, products) | {"busy_cores_of_others": busy}
         print_world(world, worlds[world])
-    crew.write("independent_turns", results | {"worlds": worlds}, settings)
+    common.write("independent_turns", results | {"worlds": worlds}, settings)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@
 Three agents with networks of about 240,000 weights each, in a world of plain Python; an epoch is four
 episodes, and as much training as makes playing and learning take about half of the plain loop each. The
 plain loop is what a user writes without senju, with one math thread and with as many as torch takes. All
-ways are timed in turn, round by round, with the plain loop before and after each: cores of rented machines
-change their pace within seconds, and a way is compared with the two loops next to it. How much of the
+variants are timed in turn, round by round, with the plain loop before and after each: cores of rented machines
+change their pace within seconds, and a variant is compared with the two loops next to it. How much of the
 machine other programs used meanwhile is measured, and the quietest rounds count. About ten minutes.
 """
 
@@ -29,7 +29,7 @@ from senju.machine import available_cores, math_threads
 EPOCHS, COPIES, TURNS, WARM_UP = 20, 4, 100, 3
 ROUNDS, MOST_ROUNDS = 9, 14  # that count, and to choose them from
 QUIET = 0.04  # of the machine for other programs
-WAYS: dict[str, dict[str, Any]] = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "plain loop": {},
     "plain loop, torch's threads": {},
     "disabled": {"enabled": False},
@@ -41,7 +41,7 @@ PLAIN = "plain loop"
 
 
 class Timed(NamedTuple):
-    """A way in one round."""
+    """A variant in one round."""
 
     seconds: float  # an epoch, once everybody is warm
     plain: float  # an epoch of the plain loops before and after it
@@ -141,21 +141,21 @@ def balanced_train_steps() -> int:
     return max(1, round(10 * (1 - share) / share))
 
 
-def seconds_of(way: str, train_steps: int) -> list[float]:
+def seconds_of(variant: str, train_steps: int) -> list[float]:
     """Seconds of each epoch once everybody is warm."""
-    if way == PLAIN:
+    if variant == PLAIN:
         return plain_loop(train_steps)[0][WARM_UP:]
-    if way.startswith(PLAIN):
+    if variant.startswith(PLAIN):
         with math_threads(available_cores()):
             return plain_loop(train_steps)[0][WARM_UP:]
-    env = ParallelEnvironment(LargeMeadow, config_of(train_steps, **WAYS[way]))
+    env = ParallelEnvironment(LargeMeadow, config_of(train_steps, **VARIANTS[variant]))
     return [epoch.seconds for epoch in env.run_experiment_parallel().epochs[WARM_UP:]]
 
 
-def timed(way: str, train_steps: int, plain: float) -> Timed:
-    """Time a way between two plain loops; epochs overlap in some, so it is their mean that counts."""
+def timed(variant: str, train_steps: int, plain: float) -> Timed:
+    """Time a variant between two plain loops; epochs overlap in some, so it is their mean that counts."""
     clocks = time.perf_counter(), _busy_seconds(), _own_seconds()
-    seconds = statistics.mean(seconds_of(way, train_steps))
+    seconds = statistics.mean(seconds_of(variant, train_steps))
     passed, busy, own = (
         time.perf_counter() - clocks[0],
         _busy_seconds() - clocks[1],
@@ -177,7 +177,7 @@ def _own_seconds() -> float:
 
 
 def quiet_rounds(train_steps: int) -> list[dict[str, Timed]]:
-    """Rounds of all ways, until enough are quiet; the quietest."""
+    """Rounds of all variants, until enough are quiet; the quietest."""
     rounds: list[dict[str, Timed]] = []
     while len(rounds) < MOST_ROUNDS and sum(noise(done) < QUIET for done in rounds) < ROUNDS:
         rounds.append(one_round(train_steps))
@@ -186,18 +186,18 @@ def quiet_rounds(train_steps: int) -> list[dict[str, Timed]]:
 
 
 def one_round(train_steps: int) -> dict[str, Timed]:
-    """Every way once."""
+    """Every variant once."""
     found: dict[str, Timed] = {}
     plain = statistics.mean(seconds_of(PLAIN, train_steps))
-    for way in WAYS:
-        found[way] = timed(way, train_steps, plain)
-        plain = found[way].after
+    for variant in VARIANTS:
+        found[variant] = timed(variant, train_steps, plain)
+        plain = found[variant].after
     return found
 
 
-def noise(ways: dict[str, Timed]) -> float:
+def noise(variants: dict[str, Timed]) -> float:
     """What other programs had at most."""
-    return max(way.others for way in ways.values())
+    return max(variant.others for variant in variants.values())
 
 
 def main() -> None:
@@ -206,30 +206,33 @@ def main() -> None:
         train_steps = balanced_train_steps()
         share = plain_loop(train_steps)[1]
         rounds = quiet_rounds(train_steps)
-    seconds = {way: [ways[way].seconds for ways in rounds] for way in WAYS}
-    ratios = {way: report.ratio_spread(seconds[way], [ways[way].plain for ways in rounds]) for way in WAYS}
+    seconds = {variant: [variants[variant].seconds for variants in rounds] for variant in VARIANTS}
+    ratios = {
+        variant: report.ratio_spread(seconds[variant], [variants[variant].plain for variants in rounds])
+        for variant in VARIANTS
+    }
     rows = [
         [
-            way,
+            variant,
             report.spread(times).as_text(),
-            ratios[way].as_text(),
-            f"{1 - ratios[way].median:.0%}",
+            ratios[variant].as_text(),
+            f"{1 - ratios[variant].median:.0%}",
             f"{COPIES * TURNS / statistics.median(times):,.0f}",
         ]
-        for way, times in seconds.items()
+        for variant, times in seconds.items()
     ]
-    noises = [round(noise(ways), 3) for ways in rounds]
+    noises = [round(noise(variants), 3) for variants in rounds]
     title = (
         f"3 agents, {COPIES} copies, {train_steps} training steps; learning is {share:.0%} of the plain "
         f"loop; others had up to {max(noises):.0%} of the machine"
     )
-    report.print_table(title, ["way", "s/epoch", "to the plain loop", "less time", "turns/s"], rows)
+    report.print_table(title, ["variant", "s/epoch", "to the plain loop", "less time", "turns/s"], rows)
     results = {
         "train_steps": train_steps,
         "learning_share": share,
         "share_of_others": noises,
         "seconds": seconds,
-        "ratios": {way: ratio._asdict() for way, ratio in ratios.items()},
+        "ratios": {variant: ratio._asdict() for variant, ratio in ratios.items()},
     }
     report.write_results("own_world", facts | results)
 

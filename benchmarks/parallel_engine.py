@@ -1,15 +1,15 @@
-"""Does the parallel engine pay, for a cheap game and for a dear one, and what does healing cost?
+"""Does the parallel engine pay, for a cheap game and for a slow one, and what does healing cost?
 
-    .venv/bin/python benchmarks/parallel_engine.py [--parts cheap dear healing peers]
+    .venv/bin/python benchmarks/parallel_engine.py [--parts cheap slow healing peers]
 
 cheap    Connect Four: 4 shards of 64 games, 64 steps, network and algorithm of its preset.
-dear     The same game at 1 ms a move (`dear_game.py`): 4 shards of 8 games, 8 steps, an MLP 2×64.
-healing  A turn of the dear game, undisturbed and with a worker killed (SIGKILL) as it begins to play:
+slow     The same game at 1 ms a move (`slow_game.py`): 4 shards of 8 games, 8 steps, an MLP 2×64.
+healing  A turn of the slow game, undisturbed and with a worker killed (SIGKILL) as it begins to play:
          the extra seconds against those of one rollout and one worker's start.
 peers    Stable-Baselines3's `DummyVecEnv` and its `SubprocVecEnv` on the cheap game, in the peers'
          environment (installed by the first call).
 
-Whoever is compared takes turns; ratios are of figures that stood close in time. About five minutes on
+The compared engines take turns; ratios are of figures that stood close in time. About five minutes on
 two quiet cores. Results are written where all parts are measured, or where --out says.
 """
 
@@ -36,8 +36,8 @@ from senju.trials.rig import Rig, backend_settings
 from senju.trials.scale import Scale, scaled_config
 from senju.trials.speed import Entrant, Results, Summary, entrants, race, summarise
 
-PARTS = ("cheap", "dear", "healing", "peers")
-TITLES = {"cheap": "Connect Four", "dear": "Connect Four at 1 ms a move"}
+PARTS = ("cheap", "slow", "healing", "peers")
+TITLES = {"cheap": "Connect Four", "slow": "Connect Four at 1 ms a move"}
 ONE, TWO, TWO_THREADS = "1 worker", "2 workers", "2 worker threads"
 FIGURES = (
     "collecting",
@@ -50,7 +50,7 @@ FIGURES = (
     "worker_bytes",
 )
 PEER_ENVS = (2, 8)  # games, and processes, side by side
-_PATIENCE = 60.0  # seconds, for what must happen
+_TIMEOUT = 60.0  # seconds, for what must happen
 
 
 def cheap_config() -> RunConfig:
@@ -58,13 +58,13 @@ def cheap_config() -> RunConfig:
     return scaled_config("connect_four", Scale(num_shards=4, games_per_shard=64, rollout_steps=64))
 
 
-def dear_config() -> RunConfig:
-    """The dear game, so small that a turn takes a quarter of a second serially."""
+def slow_config() -> RunConfig:
+    """The slow game, so small that a turn takes a quarter of a second serially."""
     scale = Scale(num_shards=4, games_per_shard=8, rollout_steps=8)
-    return scaled_config("dear_game:DearConnectFour", scale, {"model": {"name": "mlp", "hidden": [64, 64]}})
+    return scaled_config("slow_game:SlowConnectFour", scale, {"model": {"name": "mlp", "hidden": [64, 64]}})
 
 
-CONFIGS = {"cheap": cheap_config, "dear": dear_config}
+CONFIGS = {"cheap": cheap_config, "slow": slow_config}
 
 
 def run_race(part: str, seconds: float, repeats: int) -> report.Json:
@@ -75,7 +75,7 @@ def run_race(part: str, seconds: float, repeats: int) -> report.Json:
     busy: list[float] = []
 
     def on_stage(repeat: int, entrant: Entrant, stage: str) -> None:
-        if stage == "start":  # nobody of ours works now
+        if stage == "start":  # none of our workers is busy now
             report.progress(f"{part}: repeat {repeat + 1} of {repeats}, {entrant.name}")
             busy.append(inspect_machine().busy_cores)
 
@@ -149,7 +149,7 @@ def print_race(part: str, summaries: Sequence[Summary], ratios: Ratios) -> None:
 def run_healing(kills: int) -> report.Json:
     """One worker and two, undisturbed and with one killed, all taking turns."""
     logging.getLogger("senju").setLevel(logging.ERROR)  # each kill is warned of
-    config, repeats = dear_config(), []
+    config, repeats = slow_config(), []
     with ExitStack() as stack:
         teams = {
             number: stack.enter_context(Rig(config, backend_settings(config, "processes", number))).backend
@@ -213,20 +213,20 @@ def kill_as_it_begins(team: Backend) -> None:
     """Kill the first worker that is seen playing."""
     playing: list[int] = []
 
-    def somebody_plays() -> bool:
+    def is_any_playing() -> bool:
         playing[:] = processes_of(team.status(), ["playing"])
         return bool(playing)
 
-    wait_until(somebody_plays, every=0.0005)
+    wait_until(is_any_playing, every=0.0005)
     send_signal(playing[0], SIGKILL)
 
 
 def wait_until(condition: Callable[[], bool], every: float = 0.02) -> None:
-    """Look again and again, but not for ever."""
-    deadline = monotonic() + _PATIENCE
+    """Poll a condition until a deadline."""
+    deadline = monotonic() + _TIMEOUT
     while not condition():
         if monotonic() > deadline:
-            raise TimeoutError(f"it did not happen within {_PATIENCE:.0f} s")
+            raise TimeoutError(f"it did not happen within {_TIMEOUT:.0f} s")
         sleep(every)
 
 

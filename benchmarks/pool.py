@@ -1,7 +1,7 @@
 """Asks what a step costs when opponents come from a pool, beside plain self-play.
 
 Connect Four with the network of its preset, 256 games in this process, on one core. No game is played
-against itself, which is the dearest case: by default half of them are. Pools of 1, 4, 16 and 64
+against itself, which is the slowest case: by default half of them are. Pools of 1, 4, 16 and 64
 snapshots stand beside each other, with the default number in play; then 1, 4 and 16 in play of 64.
 All are asked in turn, so that a drift of the machine hits all alike; a new version of the orders, with new
 menus, comes before each rollout, as in training. Times are processor time of this process, so

@@ -10,7 +10,7 @@ processes  workers are processes, which share nothing.
 threads    workers are threads of one process. The kernels run without Python's lock, but the few calls
            between them need it, one thread at a time.
 
-The figure is all moves over the time until the last worker stopped. Nobody is bound to a core.
+The figure is all moves over the time until the last worker stopped. No worker is bound to a core.
 """
 
 import argparse

@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any
 
 import bench_report as report
-import independent_crew as crew
+import measured_world as common
 import torch
 
 import senju
@@ -229,7 +229,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--worlds", nargs="+", default=list(WORLDS), choices=list(WORLDS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--episodes", type=int, default=400, help="of every measure at the end")
-    crew.add_common_arguments(parser)
+    common.add_common_arguments(parser)
     settings = parser.parse_args()
     if settings.quick:
         settings.seeds, settings.episodes = settings.seeds[:1], 8
@@ -248,7 +248,7 @@ def draw(world: str, seeds: dict[int, Json], settings: argparse.Namespace) -> No
 def main() -> None:
     """Train, measure, print, draw, write."""
     settings = parse_arguments()
-    results = crew.begin(settings)
+    results = common.begin(settings)
     worlds: Json = {}
     for world in settings.worlds:
         seeds: dict[int, Json] = {}
@@ -266,7 +266,7 @@ def main() -> None:
         worlds[world] = {"weakest": summarise(world, seeds), "seeds": seeds}
         print()
         draw(world, seeds, settings)
-    crew.write("strength_worlds", results | {"worlds": worlds}, settings)
+    common.write("strength_worlds", results | {"worlds": worlds}, settings)
 
 
 if __name__ == "__main__":

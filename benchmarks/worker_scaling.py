@@ -1,4 +1,4 @@
-"""How near do n workers come to n independent processes, which share nothing and wait for nobody?
+"""How near do n workers come to n independent processes, which share nothing and never wait?
 
     .venv/bin/python benchmarks/worker_scaling.py --workers 1,2
     PYTHONPATH=. python3 benchmarks/worker_scaling.py --out scaling.json   # a copy that is not installed

@@ -1,4 +1,4 @@
-"""A game of your own in one file: Nim. Whoever takes the last stone wins.
+"""A game of your own in one file: Nim. The player who takes the last stone wins.
 
     senju games examples.nim:Nim                        # hold it to the Game contract
     senju train examples.nim:Nim --steps 200_000 --set game.stones=21
@@ -26,7 +26,7 @@ class NimConfig(Part):
 
 
 class Nim(Game):
-    """Take 1, 2 or 3 stones in turn; whoever takes the last one wins."""
+    """Take 1, 2 or 3 stones in turn; taking the last one wins."""
 
     Config = NimConfig
     name = "nim"

@@ -29,7 +29,7 @@ ALL_CORES = 0
 
 
 class Entrant(NamedTuple):
-    """A way to run the same work."""
+    """One way to run the same work."""
 
     name: str
     num_copies: int  # of the world
@@ -67,7 +67,7 @@ def world_config(world: str, entrant: Entrant, steps_per_episode: float, *layers
     """The world's preset, but for the network, and for how much is learned.
 
     Each agent is trained after every epoch (an episode of each copy), with `steps_per_episode` train steps
-    of 64 for every copy: whoever plays more copies at once learns no less for it.
+    of 64 for every copy, so more copies at once do not mean less learning.
     """
     length = episode_length(world)
     return resolve_config(
@@ -108,7 +108,7 @@ def on_cores(count: int) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-class Crew:
+class MeasuredWorld:
     """A world with its agents and learners, at rest except while it is measured."""
 
     def __init__(self, entrant: Entrant, new_config: Callable[[Entrant], RunConfig]) -> None:
@@ -123,7 +123,7 @@ class Crew:
                 self.rig.finish()
         self._sleep.enter_context(at_rest(self.rig.backend))
 
-    def __enter__(self) -> "Crew":
+    def __enter__(self) -> "MeasuredWorld":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -156,7 +156,7 @@ class Crew:
             return turns / (perf_counter() - began)
 
     def learning(self, seconds: float) -> float:
-        """Turns a second that are learned from, while nobody plays."""
+        """Turns a second that are learned from, while no game is played."""
         with self._awake():
             self._take_steps()
             spent, steps = 0.0, 0.0

@@ -2,7 +2,7 @@ r"""Connect Four in which every move costs processor time: what a game is that t
 
 In this folder senju finds it by its name; a turn of 4 shards of 8 games and 8 steps takes 256 ms.
 
-    senju bench dear_game:DearConnectFour --workers 1,2 --set collect.rollout_steps=8 \
+    senju bench slow_game:SlowConnectFour --workers 1,2 --set collect.rollout_steps=8 \
         --set collect.num_games=32 --set collect.games_per_shard=8
 """
 
@@ -17,25 +17,25 @@ from senju.games.connect_four import ConnectFour
 from senju.games.game import Outcomes, States
 
 
-class DearConfig(Part):
-    """How dear it is."""
+class SlowConfig(Part):
+    """How slow it is."""
 
     milliseconds: float = Field(
         1.0, ge=0, le=10_000, description="Processor time that each row's step takes."
     )
 
 
-class DearConnectFour(ConnectFour):
+class SlowConnectFour(ConnectFour):
     """Connect Four, move by move as ever, and slow."""
 
-    Config = DearConfig
+    Config = SlowConfig
 
-    name = "dear_connect_four"
+    name = "slow_connect_four"
 
     def step(self, states: States, actions: NDArray[np.int32], out: Outcomes) -> None:
         """Drop the movers' stones, and spend the time of all rows."""
         super().step(states, actions, out)
-        assert isinstance(self.config, DearConfig)
+        assert isinstance(self.config, SlowConfig)
         spend(len(states) * self.config.milliseconds / 1000)
 
 
