@@ -4,8 +4,8 @@
     PYTHONPATH=. python3 benchmarks/independent_learners.py --device cuda --out learners.json
 
 DQN with about 240,000 weights an agent and batches of 64, on what the agents see in a small treasure hunt:
-each has its own ring. One turn of it is collected, then each variant trains all agents 100 steps from their own
-rings, and all again. Seconds are those of a training, divided by agents and steps.
+each has its own ring. One turn of it is collected, then each variant trains all agents 100 steps from
+their own rings, and all again. Seconds are those of a training, divided by agents and steps.
 
 sequential            one agent after another, one math thread
 processes             in learner processes, one math thread each, as many as cores

@@ -4,10 +4,11 @@
 
 Three agents with networks of about 240,000 weights each, in a world of plain Python; an epoch is four
 episodes, and as much training as makes playing and learning take about half of the plain loop each. The
-plain loop is what a user writes without senju, with one math thread and with as many as torch takes. All
-variants are timed in turn, round by round, with the plain loop before and after each: cores of rented machines
-change their pace within seconds, and a variant is compared with the two loops next to it. How much of the
-machine other programs used meanwhile is measured, and the quietest rounds count. About ten minutes.
+plain loop is what a user writes without senju, with one math thread and with as many as torch takes.
+All variants are timed in turn, round by round, with the plain loop before and after each: cores of rented
+machines change their pace within seconds, and a variant is compared with the two loops next to it. How
+much of the machine other programs used meanwhile is measured, and the quietest rounds count. About ten
+minutes.
 """
 
 import resource
