@@ -32,24 +32,24 @@ def put_acting(agent: Any, block: Block, filled: set[int]) -> None:
 
 def _exploration(agent: Any) -> dict[str, float]:
     """Epsilon, where the agent and not its model has it."""
-    return {
-        name: value for name, value in attributes_of(agent).items() if "epsilon" in name and _is_number(value)
-    }
+    return {name: value for name, value in _numbers(agent).items() if "epsilon" in name}
+
+
+def _numbers(owner: Any) -> dict[str, float]:
+    return {name: value for name, value in attributes_of(owner).items() if type(value) in (int, float)}
 
 
 def numbers_of(agent: Any) -> dict[str, float]:
     """The plain numbers of an agent's model, and its own epsilon."""
-    found = {
-        f"model.{name}": value for name, value in attributes_of(agent.model).items() if _is_number(value)
-    }
-    return found | _exploration(agent)
+    return {f"model.{name}": value for name, value in _numbers(agent.model).items()} | _exploration(agent)
 
 
 def changes_between(before: dict[str, float], after: dict[str, float]) -> Changes:
     """What acting changed: the growth of whole numbers, the new value of others."""
-    changed = {name: value for name, value in after.items() if name in before and before[name] != value}
     return {
-        name: value - before[name] if isinstance(value, int) else value for name, value in changed.items()
+        name: value - before[name] if isinstance(value, int) else value
+        for name, value in after.items()
+        if name in before and before[name] != value
     }
 
 
@@ -60,7 +60,3 @@ def apply_changes(agent: Any, changes: Changes, before: dict[str, float]) -> Non
         if name in now and now[name] == before.get(name):
             owner, attribute = (agent.model, name[6:]) if name.startswith("model.") else (agent, name)
             setattr(owner, attribute, now[name] + change if isinstance(now[name], int) else change)
-
-
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float)

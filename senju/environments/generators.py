@@ -7,7 +7,7 @@ copy or agent and the epoch. Then it does not matter which worker executes it, n
 import random
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from enum import IntEnum
 from functools import cache
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-_in_use = threading.RLock()
+generators_lock = threading.RLock()  # held by the thread of this process that draws from them
 
 
 class Purpose(IntEnum):
@@ -63,11 +63,6 @@ def set_own_generators(generators: Sequence[Any], seed: int, purpose: Purpose, *
             generator.manual_seed(number)
         else:
             generator.seed(number)
-
-
-def generators_alone(wanted: bool = True) -> AbstractContextManager[Any]:
-    """Keep other workers of this process from drawing meanwhile."""
-    return _in_use if wanted else nullcontext()
 
 
 @contextmanager

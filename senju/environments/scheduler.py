@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.environments.config import RunSettings
-from senju.environments.episodes import EpisodeTask
+from senju.environments.episodes import EpisodeTask, PlayedEpisode
+from senju.environments.experience import ExperienceFile
 from senju.environments.lessons import LessonTask
-from senju.environments.roles import ExperienceFile
 from senju.environments.runners import FinishedTask, TaskRunner
 from senju.runs.timeline import Timeline
 from senju.workers.block import Block
@@ -91,6 +91,9 @@ class _Epoch:
     episodes: dict[int, FinishedTask] = field(default_factory=dict)  # by copy
     lessons: dict[int, FinishedTask] = field(default_factory=dict)  # by agent
 
+    def played(self) -> list[PlayedEpisode]:
+        return [finished.result for _, finished in sorted(self.episodes.items())]
+
     @property
     def num_running(self) -> int:
         return self.num_episodes + len(self.learning) - len(self.episodes) - len(self.lessons)
@@ -144,18 +147,9 @@ class EpochScheduler:
                 continue
             if self._has_room():
                 epoch.learning.add(agent)
-                self._runners.learners.submit(self._new_lesson(epoch, agent))
-
-    def _new_lesson(self, epoch: _Epoch, agent: int) -> LessonTask:
-        episodes = [epoch.episodes[copy] for copy in range(self._options.copies)]
-        return LessonTask(
-            agent,
-            epoch.number,
-            trains=(epoch.number + 1) % self._options.train_interval == 0,
-            is_last=epoch.number == self._end - 1,
-            experience=[episode.result.experience[agent] for episode in episodes],
-            slots=[episode.task.slot for episode in episodes],
-        )
+                is_last = epoch.number == self._end - 1
+                task = LessonTask(agent, epoch.number, is_last, epoch.played())
+                self._runners.learners.submit(task)
 
     def _submit_episodes(self) -> None:
         while self._runners.players.room > 0 and self._has_room():
@@ -208,8 +202,7 @@ class EpochScheduler:
         self._epochs.remove(epoch)
         if not self._epochs:
             self._epochs.append(_Epoch(epoch.number + 1))
-        episodes = [episode.result for _, episode in sorted(epoch.episodes.items())]
-        now = monotonic()
+        episodes, now = epoch.played(), monotonic()
         report = EpochReport(
             epoch=epoch.number,
             rewards=tuple(np.mean([episode.rewards for episode in episodes], axis=0).tolist()),

@@ -16,15 +16,15 @@ from torch import Tensor, nn
 
 from senju.environments.objects import (
     GENERATORS,
+    Child,
     ObjectKind,
     Path,
-    Reference,
+    children_of,
     fill_dict,
     fill_slot,
     hides_fields,
     path_text,
     read_slot,
-    references_of,
     slots_of,
     walk,
 )
@@ -46,10 +46,10 @@ class WorldSnapshot:
         self._contents: list[tuple[_Fill, Any, Any]] = []
         self._weights: list[tuple[Tensor, Tensor]] = []  # where they lie, and a copy
         self._arrays: list[tuple[Any, Any]] = []  # and a copy
-        for path, value, kind, found in walk(root, "world"):
-            found.extend(self._visit(path, value, kind))
+        for path, value, kind, children in walk(root, "world"):
+            children.extend(self._visit(path, value, kind))
 
-    def _visit(self, path: Path, value: Any, kind: ObjectKind) -> Iterable[Reference]:
+    def _visit(self, path: Path, value: Any, kind: ObjectKind) -> Iterable[Child]:
         """Note what can change in an object; return what it refers to."""
         if (kind.fill is None and kind.contents in ("none", "array")) or _is_ours(value):
             return ()
@@ -68,27 +68,27 @@ class WorldSnapshot:
         self.obstacle = f"{type(value).__qualname__} at {path_text(path)}"
         return ()
 
-    def _visit_array(self, array: Any) -> Iterable[Reference]:
+    def _visit_array(self, array: Any) -> Iterable[Child]:
         if not array.flags.writeable:
             return [("base", array.base)] if isinstance(array.base, np.ndarray) else ()
         self.num_bytes += array.nbytes
         self._found.append((_fill_array, array, _read_array))
         return enumerate(array.ravel().tolist()) if array.dtype == object else ()
 
-    def _visit_tensor(self, tensor: Tensor) -> Iterable[Reference]:
+    def _visit_tensor(self, tensor: Tensor) -> Iterable[Child]:
         self.num_bytes += tensor.nbytes
         fill = _fill_all_but_data if type(tensor) is nn.Parameter else _fill_tensor
         self._found.append((fill, tensor, _read_tensor))
         return [("grad", tensor.grad)]
 
-    def _visit_object(self, value: Any, kind: ObjectKind) -> Iterable[Reference]:
+    def _visit_object(self, value: Any, kind: ObjectKind) -> Iterable[Child]:
         if kind.fill is not None and kind.contents in ("array", "items", "dict", "code"):
             self._found.append((kind.fill, value, kind.read))
         if type(getattr(value, "__dict__", None)) is dict:
             self._found.append((_fill_attributes, value, _read_attributes))
         for slot in slots_of(type(value)):
             self._found.append((partial(fill_slot, slot), value, partial(read_slot, slot)))
-        return references_of(value, kind)
+        return children_of(value, kind)
 
     def take(self) -> None:
         """Copy everything as it is now."""

@@ -20,7 +20,7 @@ from senju.environments.contract import (
     is_over,
     memory_size,
     num_actions,
-    offering,
+    with_epoch,
 )
 from senju.environments.experience import Recorder
 from senju.environments.generators import Purpose, set_generators, set_own_generators
@@ -94,14 +94,14 @@ class WorldCopy:
         refuse_forked_child()
         self._refuse_new_agents()
         for agent in self._agents:
-            call_hook(agent.model, "start_epoch_action", epoch=epoch)
+            call_hook(agent.model, "start_epoch_action", epoch)
             refuse_forked_child()
         before = [numbers_of(agent) for agent in self._agents]
         num_turns = self._take_turns(epoch, max_turns)
         self._refuse_other_ways_to_remember()
         after = [numbers_of(agent) for agent in self._agents]
         for agent in self._agents:
-            call_hook(agent.model, "end_epoch_action", epoch=epoch)
+            call_hook(agent.model, "end_epoch_action", epoch)
         parts = zip(self._recorders, before, after, strict=True)
         blocks = [recorder.packed(changes_between(*numbers)) for recorder, *numbers in parts]
         return [recorder.reward for recorder in self._recorders], num_turns, blocks
@@ -123,7 +123,7 @@ class WorldCopy:
                 )
 
     def _take_turns(self, epoch: int, max_turns: int) -> int:
-        take_turn = offering(getattr(self._env, "take_turn", self._take_turn), epoch=epoch)
+        take_turn = with_epoch(getattr(self._env, "take_turn", self._take_turn), epoch)
         for turn in range(max_turns):
             for recorder in self._recorders:
                 recorder.turn = turn

@@ -13,8 +13,8 @@ from senju.environments import episodes
 from senju.environments.acting import write_acting
 from senju.environments.environment import ParallelEnvironment
 from senju.environments.episodes import EpisodeRole
+from senju.environments.experience import ExperienceFile
 from senju.environments.lessons import LessonRole
-from senju.environments.roles import ExperienceFile
 from senju.environments.scheduler import EpochScheduler
 from tests.environments.meadow import Meadow, make_config
 from tests.environments.runs import knowledge, learned, run
