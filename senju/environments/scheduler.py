@@ -5,6 +5,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from time import monotonic
 from typing import NamedTuple
 
@@ -83,7 +84,7 @@ class Runners(NamedTuple):
 
 @dataclass
 class _Epoch:
-    """An epoch that has begun and that some agent has not learned from yet."""
+    """An epoch that some agent has not learned from yet."""
 
     number: int
     num_episodes: int = 0  # that were handed out
@@ -114,10 +115,11 @@ class EpochScheduler:
         runners: Runners,
         listener: Listener | None = None,
     ) -> None:
-        self._options, self._end = settings.parallel, first + settings.experiment.epochs
+        self._options, numbers = settings.parallel, range(first, first + settings.experiment.epochs)
+        self._epochs = [_Epoch(number) for number in numbers[: runners.epochs_ahead + 1]]  # that may run now
+        self._later, self._last = iter(numbers[runners.epochs_ahead + 1 :]), numbers[-1]
         self._acting, self._experience = list(acting), experience  # acting: by agent, as published last
         self._runners, self._listener = runners, listener
-        self._epochs = [_Epoch(first)]  # that are running, in order
         self._reported_at = monotonic()
         self.reports: list[EpochReport] = []
         self.events: list[str] = []
@@ -126,7 +128,7 @@ class EpochScheduler:
     def run(self) -> None:
         """Run until every agent has learned from the last epoch."""
         players, learners, changed, _, _ = self._runners
-        while self._epochs[0].number < self._end:
+        while self._epochs:
             self._submit_lessons()
             self._submit_episodes()
             with changed:
@@ -147,24 +149,19 @@ class EpochScheduler:
                 continue
             if self._has_room():
                 epoch.learning.add(agent)
-                is_last = epoch.number == self._end - 1
-                task = LessonTask(agent, epoch.number, is_last, epoch.played())
-                self._runners.learners.submit(task)
+                is_last = epoch.number == self._last
+                self._runners.learners.submit(LessonTask(agent, epoch.number, is_last, epoch.played()))
 
     def _submit_episodes(self) -> None:
-        while self._runners.players.room > 0 and self._has_room():
-            epoch = self._epochs[-1]
-            if epoch.num_episodes == self._options.copies:
-                epoch = _Epoch(epoch.number + 1)
-                if epoch.number - self._epochs[0].number > self._runners.epochs_ahead:
+        players, copies = self._runners.players, self._options.copies
+        for epoch in self._epochs:
+            while epoch.num_episodes < copies:
+                if players.room <= 0 or not self._has_room():
                     return
-                self._epochs.append(epoch)
-            if epoch.number == self._end:
-                return
-            slot = self._experience.new_slot()
-            task = EpisodeTask(epoch.number, epoch.num_episodes, tuple(self._acting), slot)
-            epoch.num_episodes += 1
-            self._runners.players.submit(task)
+                slot = self._experience.new_slot()
+                task = EpisodeTask(epoch.number, epoch.num_episodes, tuple(self._acting), slot)
+                epoch.num_episodes += 1
+                players.submit(task)
 
     def _epoch(self, number: int) -> _Epoch:
         return self._epochs[number - self._epochs[0].number]
@@ -198,10 +195,9 @@ class EpochScheduler:
         self.events.append(event)
 
     def _report(self, epoch: _Epoch) -> None:
-        """All agents have learned from the first of the running epochs."""
+        """All agents have learned from the first epoch that may run."""
         self._epochs.remove(epoch)
-        if not self._epochs:
-            self._epochs.append(_Epoch(epoch.number + 1))
+        self._epochs += [_Epoch(number) for number in islice(self._later, 1)]
         episodes, now = epoch.played(), monotonic()
         report = EpochReport(
             epoch=epoch.number,

@@ -57,13 +57,11 @@ class WorldSnapshot:
             if value is not torch.default_generator:
                 self.generators.append(value)
             return ()
-        if kind.name == "array":
-            if _is_plain_array(value):
-                return self._visit_array(value)
-        elif kind.name == "tensor":
-            if _is_plain_tensor(value):
-                return self._visit_tensor(value)
-        elif not hides_fields(type(value)):
+        if kind.name == "array" and _is_plain_array(value):
+            return self._visit_array(value)
+        if kind.name == "tensor" and _is_plain_tensor(value):
+            return self._visit_tensor(value)
+        if kind.name not in ("array", "tensor") and not hides_fields(type(value)):
             return self._visit_object(value, kind)
         self.obstacle = f"{type(value).__qualname__} at {path_text(path)}"
         return ()
