@@ -91,6 +91,19 @@ def test_factory_that_asks_gets_a_world_for_every_copy() -> None:
     assert len(set(seeds)) == 3
 
 
+def test_worlds_of_some_copies_that_cannot_be_restored_do_not_matter_to_the_others() -> None:
+    def factory(config: Any, copy: int) -> Residual:
+        world = Residual(config)
+        if copy == 1:
+            world.count = itertools.count()  # type: ignore[attr-defined]
+        return world
+
+    def plain(config: Any, copy: int) -> Residual:
+        return Residual(config)
+
+    assert learned(factory, enabled=False) == learned(plain, enabled=False)
+
+
 def test_kept_worlds_are_equal_too() -> None:
     kept = [learned(fresh_worlds=False, **way) for way in ({"enabled": False}, {"use_threads": True})]
     assert kept[0] == kept[1]
