@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from senju.environments.acting import write_acting
 from senju.environments.config import RunSettings, read_settings
 from senju.environments.contract import Agents, refuse_sharing
 from senju.environments.episodes import EpisodeRole
@@ -15,6 +14,7 @@ from senju.environments.generators import generators_given_back
 from senju.environments.lessons import LessonRole
 from senju.environments.runners import TaskRunner, TeamRunner, WorldRole
 from senju.environments.scheduler import EpochScheduler, ExperimentResult, Listener, Runners
+from senju.environments.world_copy import write_acting
 from senju.machine import available_cores, even_learners, math_threads
 from senju.workers.process import ProcessExecutor
 from senju.workers.role import Executor, Limits

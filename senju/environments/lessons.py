@@ -8,7 +8,6 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from senju.algorithms.optimising import load_optimizers
-from senju.environments.acting import apply_changes, numbers_of, write_acting
 from senju.environments.config import RunSettings
 from senju.environments.contract import agent_name, call_hook, memory_size
 from senju.environments.episodes import PlayedEpisode
@@ -17,7 +16,7 @@ from senju.environments.factory import WorldSource
 from senju.environments.generators import Purpose, generators_lock, set_generators
 from senju.environments.runners import WorldRole
 from senju.environments.serialise import restore, serialise
-from senju.environments.world_copy import locating_errors
+from senju.environments.world_copy import apply_changes, locating_errors, numbers_of, write_acting
 from senju.errors import ConfigError
 from senju.workers.block import Block
 from senju.workers.role import Handler, Payload, Start

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from senju.environments import episodes
-from senju.environments.acting import write_acting
 from senju.environments.environment import ParallelEnvironment
 from senju.environments.episodes import EpisodeRole
 from senju.environments.experience import ExperienceFile
 from senju.environments.lessons import LessonRole
 from senju.environments.scheduler import EpochScheduler
+from senju.environments.world_copy import write_acting
 from tests.environments.meadow import Meadow, make_config
 from tests.environments.runs import knowledge, learned, run
 from tests.environments.traps import Filing, Marked, Residual
