@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+_has_accelerator = cache(torch.accelerator.is_available)
 generators_lock = threading.RLock()  # held by the thread of this process that draws from them
 
 
@@ -42,11 +43,6 @@ def set_generators(seed: int, purpose: Purpose, *numbers: int) -> None:
         torch.manual_seed(seed_of_torch)
     else:  # the other takes a millisecond, for a note of where it was called
         torch.default_generator.manual_seed(seed_of_torch)
-
-
-@cache
-def _has_accelerator() -> bool:
-    return bool(torch.accelerator.is_available())
 
 
 def set_own_generators(generators: Sequence[Any], seed: int, purpose: Purpose, *numbers: int) -> None:

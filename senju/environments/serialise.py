@@ -35,8 +35,7 @@ def restore(root: Any, block: Block, filled: set[int] | None = None) -> Any:
     The addresses of the networks' weights that were written are added to `filled`.
     """
     records, arrays = block.unpack()
-    made: list[Any] = _Reader(records, arrays, set() if filled is None else filled).fill([root])
-    return made[0]
+    return _Reader(records, arrays, set() if filled is None else filled).fill([root])[0]
 
 
 class _Writer:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from senju.environments.objects import (
@@ -149,12 +148,10 @@ def _read_array(array: Any) -> Any:
 def _fill_array(array: Any, content: Any) -> None:
     if content.flags.writeable:
         array[...] = content
-    else:
-        _fill_zeros(array.reshape(-1).view(np.uint8))
-
-
-def _fill_zeros(data: NDArray[np.uint8]) -> None:
-    """Write only to the pages that have changed: reading is faster."""
+        return
+    data = array.reshape(-1).view(
+        np.uint8
+    )  # of zeros: only changed pages are written, since reading is faster
     pages = data[: len(data) // _PAGE * _PAGE].reshape(-1, _PAGE)
     pages[pages.max(axis=1) > 0] = 0
     data[pages.size :] = 0
