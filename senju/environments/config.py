@@ -55,14 +55,12 @@ def read_settings(config: Any) -> RunSettings:
     for owner in (config, part_of(config, "experiment")):
         if "seed" not in parallel and (seed := part_of(owner, "seed")) is not None:
             parallel["seed"] = seed
+    # the part may hold settings of the user's own
     known = {name: experiment[name] for name in Experiment.model_fields if name in experiment}
     decay = part_of(part_of(config, "model"), "epsilon_decay")
-    found = {
-        "experiment": validated(Experiment, known, "experiment"),  # may hold settings of the user's own
-        "parallel": validated(WorldOptions, parallel, "parallel"),
-        "epsilon_decay": decay if isinstance(decay, (int, float)) else None,
-    }
-    return validated(RunSettings, found, "config")
+    epsilon_decay = decay if isinstance(decay, (int, float)) else None
+    found = {"experiment": known, "parallel": parallel, "epsilon_decay": epsilon_decay}
+    return validated(RunSettings, found)
 
 
 def part_of(config: Any, name: str) -> Any:

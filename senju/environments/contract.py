@@ -93,7 +93,7 @@ def belongings(agent: Any) -> dict[Key, str]:
     for owner in (model, memory):
         searched |= {id(value) for value in attributes_of(owner).values() if isinstance(value, nn.Module)}
 
-    for path, value, kind, references in walk(agent, "agent"):
+    for path, value, kind, children in walk(agent, "agent"):
         text = path_text(path)
         if value is agent or value is model or value is memory or isinstance(value, torch.optim.Optimizer):
             found.setdefault(("object", id(value)), text)
@@ -104,13 +104,13 @@ def belongings(agent: Any) -> dict[Key, str]:
         if kind.name == "array" and value.size and value.flags.writeable:
             found.setdefault(("memory", value.__array_interface__["data"][0]), text)
         if kind.name in ("list", "tuple"):
-            references.extend(enumerate(value[:_MOST_ITEMS]))
+            children.extend(enumerate(value[:_MOST_ITEMS]))
         elif kind.name == "dict":
-            references.extend(islice(value.items(), _MOST_ITEMS))
+            children.extend(islice(value.items(), _MOST_ITEMS))
         else:
             named = {"model": model} if value is agent else {}
             named |= {"memory": memory} if value is model else {}
-            references.extend(((attributes_of(value) if id(value) in searched else {}) | named).items())
+            children.extend(((attributes_of(value) if id(value) in searched else {}) | named).items())
     return found
 
 
@@ -121,22 +121,17 @@ def agent_name(agents: Agents, number: int) -> str:
     return f"agent {number} ({name if isinstance(name, str) and name else type(agent).__qualname__})"
 
 
-def offering(method: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
-    """The method with those of the offered values that it takes.
+def with_epoch(method: Callable[..., Any], epoch: int) -> Callable[[], Any]:
+    """The method with the epoch, if it takes one.
 
-    >>> offering(lambda: 1, epoch=7)(), offering(lambda number: number, epoch=7)()
+    >>> with_epoch(lambda: 1, 7)(), with_epoch(lambda number: number, 7)()
     (1, 7)
     """
     signature = signature_of(method)
-    if signature is None:
-        return method
-    parameters = signature.parameters.values()
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return partial(method, **offered)
-    named = {parameter.name: offered[parameter.name] for parameter in parameters if parameter.name in offered}
-    num_unnamed = sum(is_required(parameter) and parameter.name not in named for parameter in parameters)
-    left = [value for name, value in offered.items() if name not in named]
-    return partial(method, *left[:num_unnamed], **named)
+    parameters = signature.parameters.values() if signature is not None else ()
+    if any(parameter.kind is parameter.VAR_KEYWORD or parameter.name == "epoch" for parameter in parameters):
+        return partial(method, epoch=epoch)
+    return partial(method, epoch) if any(map(is_required, parameters)) else method
 
 
 def signature_of(method: Callable[..., Any]) -> inspect.Signature | None:
@@ -153,11 +148,11 @@ def is_required(parameter: inspect.Parameter) -> bool:
     return parameter.default is parameter.empty and parameter.kind in positional
 
 
-def call_hook(owner: Any, name: str, **offered: Any) -> None:
-    """Call a method if the owner has it."""
-    method = getattr(owner, name, None)
+def call_hook(model: Any, name: str, epoch: int) -> None:
+    """Call a method of a model if it has it."""
+    method = getattr(model, name, None)
     if callable(method):
-        offering(method, **offered)()
+        with_epoch(method, epoch)()
 
 
 def is_over(env: Any) -> bool:

@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from senju.environments.acting import write_acting
 from senju.environments.config import RunSettings, read_settings
 from senju.environments.contract import Agents, refuse_sharing
 from senju.environments.episodes import EpisodeRole
-from senju.environments.factory import Factory, WorldConfig, WorldFactory, WorldSource
+from senju.environments.experience import ExperienceFile
+from senju.environments.factory import Factory, WorldSource
 from senju.environments.generators import generators_given_back
 from senju.environments.lessons import LessonRole
-from senju.environments.roles import ExperienceFile, WorldRole
-from senju.environments.runners import TaskRunner, TeamRunner
+from senju.environments.runners import TaskRunner, TeamRunner, WorldRole
 from senju.environments.scheduler import EpochScheduler, ExperimentResult, Listener, Runners
+from senju.environments.world_copy import write_acting
 from senju.machine import available_cores, even_learners, math_threads
 from senju.workers.process import ProcessExecutor
 from senju.workers.role import Executor, Limits
@@ -32,7 +32,7 @@ class ParallelEnvironment:
 
     def __init__(self, factory: Factory | str, config: Any) -> None:
         self.settings: RunSettings = read_settings(config)  # what senju reads of the configuration
-        self._source = WorldSource(WorldFactory(factory), WorldConfig(config), self.settings)
+        self._source = WorldSource(factory, config, self.settings)
         with generators_given_back():
             self.environment = self._source.new_learning_world()
             refuse_sharing(self.environment, self._source.new_learning_world())
@@ -112,7 +112,7 @@ class ParallelEnvironment:
         executor: Executor = ThreadExecutor()
         if not options.use_threads:
             name, script = self._source.factory.importable()
-            self._source.config.packed()  # raises if it cannot be sent
+            self._source.packed()  # raises if the configuration cannot be sent
             executor = ProcessExecutor(options.timeout, script, f"the module of the factory {name}")
         limits = Limits(options.timeout, options.start_timeout)
         return TeamRunner(role, executor, num_workers, limits, changed)

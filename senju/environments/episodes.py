@@ -5,9 +5,10 @@ import logging
 from typing import Any, NamedTuple
 
 from senju.algorithms.optimising import load_optimizers
+from senju.environments.experience import ExperienceSlot, Region, write_block
 from senju.environments.factory import WorldSource
-from senju.environments.generators import Purpose, generators_alone, seed_of, set_generators
-from senju.environments.roles import ExperienceSlot, Region, WorldRole, write_block
+from senju.environments.generators import Purpose, generators_lock
+from senju.environments.runners import WorldRole
 from senju.environments.world_copy import WorldCopy, locating_errors
 from senju.workers.block import Block
 from senju.workers.role import Handler, Payload, Start
@@ -37,6 +38,7 @@ class PlayedEpisode(NamedTuple):
     rewards: list[float]  # by agent, summed over turns
     num_turns: int
     experience: list[Region]  # by agent
+    slot: ExperienceSlot  # where it is
 
 
 class EpisodeRole(WorldRole):
@@ -59,7 +61,8 @@ class EpisodeRole(WorldRole):
         return Payload(values, [episode.acting[agent] for agent in new])
 
     def _read(self, task: EpisodeTask, payload: Payload) -> PlayedEpisode:
-        return PlayedEpisode(*payload.values)
+        rewards, num_turns, experience = payload.values
+        return PlayedEpisode(rewards, num_turns, experience, task.slot)
 
 
 class EpisodeHandler(Handler):
@@ -77,7 +80,7 @@ class EpisodeHandler(Handler):
         epoch, copy, offset, agents = task.values
         self._acting |= zip(agents, task.blocks, strict=True)
         acting = [self._acting[agent] for agent in range(len(self._acting))]
-        with generators_alone():
+        with generators_lock:
             world = self._world(epoch, copy)
             rewards, num_turns, blocks = world.play(epoch, copy, acting, self._source.settings)
         parts: list[Region] = []
@@ -90,8 +93,8 @@ class EpisodeHandler(Handler):
         """A world as the factory makes it; whether it has been played before does not show."""
         number = copy if self._source.factory.tells_copies_apart else 0
         world = self._kept.pop(number, None)
-        if self._can_keep and (world is None or not self._renew(world)):
-            world = self._new_kept_world(number)
+        if world is None or not self._renew(world):
+            world = self._new_kept_world(number) if self._can_keep else None
         if world is None:
             return self._new_world(copy, epoch)
         self._kept[number] = world
@@ -123,13 +126,9 @@ class EpisodeHandler(Handler):
         return f"has a {obstacle}, which cannot be restored" if obstacle else None
 
     def _new_world(self, copy: int, *numbers: int) -> WorldCopy:
-        factory, config, _ = self._source
-        seed = self._options.seed
-        set_generators(seed, Purpose.MAKING, copy, *numbers)
         # SystemExit would end this process without a message
         with locating_errors(lambda _: f"making copy {copy} of the world raised", passing=Exception):
-            env = factory.make(config.copy(), seed_of(seed, Purpose.MAKING, copy, *numbers), copy)
-        return WorldCopy(env)
+            return WorldCopy(self._source.new_world(copy, Purpose.MAKING, copy, *numbers))
 
 
 def new_handler(start: Start) -> EpisodeHandler:

@@ -1,8 +1,15 @@
-"""What one agent is to remember of one episode: the arguments of its `add_memory`, turn by turn."""
+"""What one agent is to remember of one episode: the arguments of its `add_memory`, turn by turn.
+
+Copies of the world record it, and learners get it through a file in shared memory.
+"""
 
 import inspect
+import os
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -12,9 +19,12 @@ from numpy.typing import NDArray
 from senju.environments.contract import signature_of
 from senju.errors import ConfigError
 from senju.workers.block import Block
+from senju.workers.shared_memory import open_anonymous
 
 _NUMERIC = "biufc"
 _CONTAINERS = ("tuple", "list", "dict")
+_SLOT_BYTES = 2**36  # of addresses; only what is written takes memory
+Region = tuple[int, int]  # offset and size of a block in the file of experience
 Changes = dict[str, float]  # by attribute: how much a count grew, or what another number is now
 Shape = Any  # how a value is built of leaves: a kind, or a list that begins with one
 _Copy = Callable[[Any], NDArray[Any]]
@@ -186,3 +196,49 @@ def _text(shape: Shape) -> str:
         (name, kind, len(inner) if kind in _CONTAINERS else tuple(inner)) for name, (kind, inner) in shape
     )
     return ", ".join(f"{name} as {kind} of shape {size}" for name, kind, size in parts)
+
+
+class ExperienceFile:
+    """Shared memory where workers write experience and learners read it; it does not pass through the parent.
+
+    An episode gets a slot. When nothing refers to the slot any more, another episode gets it.
+    """
+
+    def __init__(self) -> None:
+        self.descriptor = open_anonymous(0)
+        self._free: list[int] = []
+        self._unused = count()
+
+    def new_slot(self) -> "ExperienceSlot":
+        """A slot that is not in use."""
+        index = self._free.pop() if self._free else next(self._unused)
+        slot = ExperienceSlot(index * _SLOT_BYTES)
+        weakref.finalize(slot, self._free.append, index)
+        return slot
+
+    def close(self) -> None:
+        """Free the memory."""
+        os.close(self.descriptor)
+
+
+@dataclass(eq=False)
+class ExperienceSlot:
+    """A region of the file, in use as long as this object exists."""
+
+    start: int
+
+
+def write_block(descriptor: int, block: Block, offset: int) -> Region:
+    """Write a block to the file of experience."""
+    data, done = block.as_array().data, 0
+    while done < len(data):
+        done += os.pwrite(descriptor, data[done:], offset + done)
+    return offset, len(data)
+
+
+def read_block(descriptor: int, offset: int, size: int) -> Block:
+    """Read a block of the file of experience."""
+    data, done = bytearray(size), 0
+    while done < size:
+        done += os.preadv(descriptor, [memoryview(data)[done:]], offset + done)
+    return Block(data)

@@ -1,20 +1,19 @@
 """All that a process needs to make a user's world: the factory, the configuration and the settings."""
 
-import copy
 import importlib
 from collections.abc import Callable
+from copy import deepcopy
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 from senju.config import shown
 from senju.environments.config import RunSettings, as_settings
 from senju.environments.contract import check_world, is_required, signature_of
 from senju.environments.generators import Purpose, seed_of, set_generators
-from senju.environments.objects import is_serialisable, path_text, references_of, walk
+from senju.environments.objects import children_of, is_serialisable, path_text, walk
 from senju.environments.serialise import restore, serialise
 from senju.errors import ConfigError
 from senju.registry import import_named
-from senju.workers.block import Block
 from senju.workers.role import Payload
 from senju.workers.script import find_importable
 
@@ -69,71 +68,59 @@ class WorldFactory:
         return find_importable(self._name or f"{module}:{name}", "factory")
 
 
-class WorldConfig:
-    """The user's configuration: each world gets a copy, here and in other processes."""
+class WorldSource:
+    """All that a process needs to make the user's world; each world gets a copy of the configuration."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, factory: Factory | str, config: Any, settings: RunSettings) -> None:
+        self.factory, self.settings = WorldFactory(factory), settings
         self._config = _without_classes(config)
 
-    def copy(self) -> Any:
-        """The configuration for one more world."""
-        return copy.deepcopy(self._config)
+    def new_world(self, copy: int, purpose: Purpose, *numbers: int) -> Any:
+        """A new world, made by random numbers of this purpose; `copy` is what the factory is told."""
+        seed = self.settings.parallel.seed
+        set_generators(seed, purpose, *numbers)
+        return self.factory.make(deepcopy(self._config), seed_of(seed, purpose, *numbers), copy)
 
-    def packed(self) -> tuple[str, Block]:
-        """Its kind and its contents, for another process."""
-        if type(self._config).__module__.partition(".")[0] == "omegaconf":
+    def new_learning_world(self) -> Any:
+        """The world whose agents learn: the same one in every process."""
+        env = self.new_world(0, Purpose.CENTRE)
+        check_world(env)
+        return env
+
+    def packed(self) -> Payload:
+        """The factory's name, the settings and the configuration, for another process."""
+        config, kind = self._config, "plain"
+        if type(config).__module__.partition(".")[0] == "omegaconf":
             omega = importlib.import_module("omegaconf").OmegaConf
-            return "omegaconf", serialise(omega.to_container(self._config, resolve=True))
-        for path, value, kind, found in walk(self._config, "config"):
-            if not is_serialisable(value):
-                raise ConfigError(
-                    f"{path_text(path)} is {value!r}, which cannot be sent to other processes; use plain "
-                    "values, or set parallel.use_threads or parallel.enabled=false"
-                )
-            found.extend(references_of(value, kind))
-        return "plain", serialise(self._config)
+            config, kind = omega.to_container(config, resolve=True), "omegaconf"
+        else:
+            _refuse_unsendable(config)
+        values = [self.factory.importable()[0], kind, self.settings.model_dump(mode="json")]
+        return Payload(values, [serialise(config)])
 
     @classmethod
-    def unpacked(cls, kind: str, block: Block) -> "WorldConfig":
-        """The configuration that another process packed."""
-        content = restore(None, block)
+    def unpacked(cls, payload: Payload) -> "WorldSource":
+        """What another process packed."""
+        name, kind, settings = payload.values
+        config = restore(None, payload.blocks[0])
         if kind == "omegaconf":
-            content = importlib.import_module("omegaconf").OmegaConf.create(content)
-        return cls(content)
+            config = importlib.import_module("omegaconf").OmegaConf.create(config)
+        return cls(name, config, RunSettings(**settings))
+
+
+def _refuse_unsendable(config: Any) -> None:
+    for path, value, kind, children in walk(config, "config"):
+        if not is_serialisable(value):
+            raise ConfigError(
+                f"{path_text(path)} is {value!r}, which cannot be sent to other processes; use plain "
+                "values, or set parallel.use_threads or parallel.enabled=false"
+            )
+        children.extend(children_of(value, kind))
 
 
 def _without_classes(config: Any) -> Any:
     """Turn classes that serve as namespaces into objects: a class cannot be copied."""
     if not isinstance(config, type):
         return config
-    return SimpleNamespace(
-        **{name: _without_classes(value) for name, value in as_settings(config, "class").items()}
-    )
-
-
-class WorldSource(NamedTuple):
-    """All that a process needs to make the user's world."""
-
-    factory: WorldFactory
-    config: WorldConfig
-    settings: RunSettings
-
-    def new_learning_world(self) -> Any:
-        """The world whose agents learn: the same one in every process."""
-        seed = self.settings.parallel.seed
-        set_generators(seed, Purpose.CENTRE)
-        env = self.factory.make(self.config.copy(), seed_of(seed, Purpose.CENTRE), 0)
-        check_world(env)
-        return env
-
-    def packed(self) -> Payload:
-        """The factory's name, the settings, and the user's configuration, for another process."""
-        kind, block = self.config.packed()
-        return Payload([self.factory.importable()[0], kind, self.settings.model_dump(mode="json")], [block])
-
-    @classmethod
-    def unpacked(cls, payload: Payload) -> "WorldSource":
-        """What another process packed."""
-        name, kind, settings = payload.values
-        config = WorldConfig.unpacked(kind, payload.blocks[0])
-        return cls(WorldFactory(name), config, RunSettings(**settings))
+    settings = as_settings(config, "class")
+    return SimpleNamespace(**{name: _without_classes(value) for name, value in settings.items()})

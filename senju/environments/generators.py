@@ -7,7 +7,7 @@ copy or agent and the epoch. Then it does not matter which worker executes it, n
 import random
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from enum import IntEnum
 from functools import cache
 from typing import Any
@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-_in_use = threading.RLock()
+_has_accelerator = cache(torch.accelerator.is_available)
+generators_lock = threading.RLock()  # held by the thread of this process that draws from them
 
 
 class Purpose(IntEnum):
@@ -44,11 +45,6 @@ def set_generators(seed: int, purpose: Purpose, *numbers: int) -> None:
         torch.default_generator.manual_seed(seed_of_torch)
 
 
-@cache
-def _has_accelerator() -> bool:
-    return bool(torch.accelerator.is_available())
-
-
 def set_own_generators(generators: Sequence[Any], seed: int, purpose: Purpose, *numbers: int) -> None:
     """Set the generators that a world has for itself, each to numbers of its own."""
     for index, generator in enumerate(generators, 1):
@@ -63,11 +59,6 @@ def set_own_generators(generators: Sequence[Any], seed: int, purpose: Purpose, *
             generator.manual_seed(number)
         else:
             generator.seed(number)
-
-
-def generators_alone(wanted: bool = True) -> AbstractContextManager[Any]:
-    """Keep other workers of this process from drawing meanwhile."""
-    return _in_use if wanted else nullcontext()
 
 
 @contextmanager

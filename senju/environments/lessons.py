@@ -3,19 +3,20 @@
 import gc
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from time import monotonic
 from typing import Any, NamedTuple
 
 from senju.algorithms.optimising import load_optimizers
-from senju.environments.acting import apply_changes, numbers_of, write_acting
 from senju.environments.config import RunSettings
 from senju.environments.contract import agent_name, call_hook, memory_size
-from senju.environments.experience import remember
+from senju.environments.episodes import PlayedEpisode
+from senju.environments.experience import ExperienceFile, Region, read_block, remember
 from senju.environments.factory import WorldSource
-from senju.environments.generators import Purpose, generators_alone, set_generators
-from senju.environments.roles import ExperienceFile, ExperienceSlot, Region, WorldRole, read_block
+from senju.environments.generators import Purpose, generators_lock, set_generators
+from senju.environments.runners import WorldRole
 from senju.environments.serialise import restore, serialise
-from senju.environments.world_copy import locating_errors
+from senju.environments.world_copy import apply_changes, locating_errors, numbers_of, write_acting
 from senju.errors import ConfigError
 from senju.workers.block import Block
 from senju.workers.role import Handler, Payload, Start
@@ -31,10 +32,8 @@ class LessonTask(NamedTuple):
 
     agent: int
     epoch: int
-    trains: bool
     is_last: bool  # of the run
-    experience: list[Region]  # by copy
-    slots: list[ExperienceSlot]  # keeps the experience
+    episodes: list[PlayedEpisode]  # by copy
 
     def __str__(self) -> str:
         return f"agent {self.agent} in epoch {self.epoch}"
@@ -98,7 +97,9 @@ class LessonRole(WorldRole):
             if saved.holder is not worker:
                 blocks, lessons = [saved.state], [*saved.lessons, lesson]
             saved.holder, saved.sent_to = None, worker
-        described = [(each.epoch, each.trains, each.experience) for each in lessons]
+        described = [
+            (each.epoch, [episode.experience[lesson.agent] for episode in each.episodes]) for each in lessons
+        ]
         return Payload([lesson.agent, described, saves], blocks)
 
     def _read(self, task: LessonTask, payload: Payload) -> LessonResult:
@@ -144,23 +145,24 @@ class LessonHandler(Handler):
         number, lessons, saves = task.values
         for state in task.blocks:
             restore(self._agents[number], state)
-        for epoch, trains, experience in lessons:
+        for epoch, experience in lessons:
             began = monotonic()
-            losses = self._learn(number, epoch, trains, experience)
+            losses = self._learn(number, epoch, experience)
         loss = sum(losses) / len(losses) if losses else None
         blocks, ended = [write_acting(self._agents[number])], monotonic()
         if saves:
             blocks.append(serialise_agent(self._env, number))
         return Payload([loss, ended - began, monotonic() - ended], blocks)
 
-    def _learn(self, number: int, epoch: int, trains: bool, experience: Sequence[Region]) -> list[float]:
+    def _learn(self, number: int, epoch: int, experience: Sequence[Region]) -> list[float]:
         """Remember and train, by random numbers of this agent and epoch."""
         model, losses = self._agents[number].model, list[float]()
         options, decay = self._options, self._settings.epsilon_decay
+        trains = (epoch + 1) % options.train_interval == 0
         where = f"epoch {epoch}, after turn {self._settings.experiment.max_turns}"
         who = agent_name(self._agents, number)
         with (
-            generators_alone(not options.async_learning),
+            nullcontext() if options.async_learning else generators_lock,
             locating_errors(lambda _: f"{where}: {who} raised while learning"),
         ):
             set_generators(options.seed, Purpose.LEARNING, number, epoch)
@@ -177,7 +179,7 @@ class LessonHandler(Handler):
     def _remember(self, number: int, epoch: int, copy: int, episode: Block) -> None:
         agent = self._agents[number]
         model, size = agent.model, memory_size(agent.model.memory)
-        call_hook(model, "start_epoch_action", epoch=epoch)
+        call_hook(model, "start_epoch_action", epoch)
         is_emptied = size and not memory_size(model.memory)
         if copy and is_emptied and self._options.train_after == "epoch":
             raise ConfigError(
@@ -189,7 +191,7 @@ class LessonHandler(Handler):
         changes = remember(agent.add_memory, episode)
         if copy == 0:  # as if there were one world: the copies' counts are not added up
             apply_changes(agent, changes, before)
-        call_hook(model, "end_epoch_action", epoch=epoch)
+        call_hook(model, "end_epoch_action", epoch)
 
     def _train(self, model: Any) -> list[float]:
         losses = (_as_number(model.train_step()) for _ in range(self._options.train_steps))

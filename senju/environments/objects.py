@@ -46,7 +46,7 @@ _CONSTANTS = (  # they cannot change, or belong to no single world
 _MAIN_NAMES = ("__main__", "__mp_main__")  # here, and in a process that imported the script
 T = TypeVar("T")
 Path = Any  # of an object: a name, or a pair of its owner's path and a key
-Reference = tuple[Any, Any]  # a key, which is an object too, and an object
+Child = tuple[Any, Any]  # of an object: a key, which is an object too, and what is there
 Contents = Literal["none", "array", "items", "dict", "attributes", "state", "module", "code"]
 
 
@@ -342,7 +342,7 @@ def slots_of(cls: type) -> tuple[Any, ...]:
     )
 
 
-def walk(root: object, name: str) -> Iterator[tuple[Path, Any, ObjectKind, list[Reference]]]:
+def walk(root: object, name: str) -> Iterator[tuple[Path, Any, ObjectKind, list[Child]]]:
     """All objects that `root` leads to, each once, depth first, but for plain values.
 
     Yields an object's path, the object, its kind, and an empty list: the caller adds what to visit next.
@@ -353,10 +353,10 @@ def walk(root: object, name: str) -> Iterator[tuple[Path, Any, ObjectKind, list[
         path, value = left.pop()
         if id(value) not in seen:
             seen[id(value)] = value
-            found: list[Reference] = []
-            yield path, value, kind_of(type(value)), found
-            left += [((path, key), key) for key, _ in found if type(key) not in PLAIN]
-            left += [((path, key), item) for key, item in found if type(item) not in PLAIN]
+            children: list[Child] = []
+            yield path, value, kind_of(type(value)), children
+            left += [((path, key), key) for key, _ in children if type(key) not in PLAIN]
+            left += [((path, key), item) for key, item in children if type(item) not in PLAIN]
 
 
 def path_text(path: Path) -> str:
@@ -371,7 +371,7 @@ def path_text(path: Path) -> str:
     return path_text(parent) + (f".{key}" if isinstance(key, str) else f"[{key!r}]")
 
 
-def references_of(value: Any, kind: ObjectKind) -> Iterator[Reference]:
+def children_of(value: Any, kind: ObjectKind) -> Iterator[Child]:
     """The objects that an object refers to: as a container, by its attributes, and by its slots."""
     if kind.contents == "dict":
         yield from dict.items(value)

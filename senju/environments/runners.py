@@ -1,15 +1,42 @@
 """Where the tasks of a user's world are executed: by the calling thread, or by a team of workers."""
 
-from collections import deque
+from abc import abstractmethod
 from threading import Condition
 from time import monotonic
 from typing import Any, NamedTuple
 
-from senju.environments.roles import WorldRole
+from senju.environments.experience import ExperienceFile
+from senju.environments.factory import WorldSource
 from senju.usercode import ChildReport, ending_forked_child
-from senju.workers.role import Activity, Executor, Handler, Limits, Payload, Start
+from senju.workers.role import Activity, Executor, Handler, Limits, Payload, Role, Start
 from senju.workers.tasks import Assignment, Tasks
 from senju.workers.team import Team
+
+
+class WorldRole(Role):
+    """What playing and learning have in common."""
+
+    def __init__(self, source: WorldSource, experience: ExperienceFile) -> None:
+        self.source, self.experience = source, experience
+        self.descriptors = [experience.descriptor]
+        self._num_results = 0
+
+    def start_payload(self, index: int) -> Payload:
+        return self.source.packed()
+
+    def describe(self, task: Assignment) -> str:
+        return str(task.task)
+
+    def heartbeat(self, index: int) -> float:
+        """Changes with every result: threads take turns, so one waits while others work."""
+        return float(self._num_results)
+
+    def result(self, task: Assignment, payload: Payload) -> Any:
+        self._num_results += 1
+        return self._read(task.task, payload)
+
+    @abstractmethod
+    def _read(self, task: Any, payload: Payload) -> Any: ...
 
 
 class FinishedTask(NamedTuple):
@@ -21,12 +48,12 @@ class FinishedTask(NamedTuple):
 
 
 class TaskRunner:
-    """The calling thread executes a role's tasks in `take`, one at each call."""
+    """The calling thread executes each of a role's tasks when it is submitted."""
 
     def __init__(self, role: WorldRole) -> None:
         self.role = role
         self.events: list[str] = []  # failures and restarts
-        self._waiting: deque[Any] = deque()
+        self._finished: list[FinishedTask] = []
         self._child = ChildReport()
         self._worker: dict[str, Any] = {}
         self._handler: Handler | None = None
@@ -34,28 +61,27 @@ class TaskRunner:
     @property
     def room(self) -> int:
         """How many more tasks could begin now."""
-        return 0 if self._waiting else 1
+        return 0 if self._finished else 1
 
     @property
     def is_due(self) -> bool:
-        """Whether `take` has something to do or to return."""
-        return bool(self._waiting)
+        """Whether `take` has something to return, or to raise."""
+        return bool(self._finished)
 
     def submit(self, task: Any) -> None:
         """Add a task."""
-        self._waiting.append(task)
+        self._handler = self._handler or self.role.local_handler(Start(0, Payload()))
+        assignment, began = Assignment(0, task), monotonic()
+        with ending_forked_child(self._child.write):
+            payload = self._handler.execute(self.role.task_payload(assignment, self._worker))
+        self._child.raise_written()
+        activity = Activity(0, assignment, began, monotonic())
+        self._finished.append(FinishedTask(task, self.role.result(assignment, payload), activity))
 
     def take(self) -> list[FinishedTask]:
         """The tasks that were finished since the last call; raises what made one impossible."""
-        if not self._waiting:
-            return []
-        self._handler = self._handler or self.role.local_handler(Start(0, Payload()))
-        task, began = Assignment(0, self._waiting.popleft()), monotonic()
-        with ending_forked_child(self._child.write):
-            payload = self._handler.execute(self.role.task_payload(task, self._worker))
-        self._child.raise_written()
-        activity = Activity(0, task, began, monotonic())
-        return [FinishedTask(task.task, self.role.result(task, payload), activity)]
+        taken, self._finished = self._finished, []
+        return taken
 
     def close(self) -> None:
         """End all workers; may be called twice."""

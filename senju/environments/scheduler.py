@@ -5,6 +5,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from time import monotonic
 from typing import NamedTuple
 
@@ -12,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.environments.config import RunSettings
-from senju.environments.episodes import EpisodeTask
+from senju.environments.episodes import EpisodeTask, PlayedEpisode
+from senju.environments.experience import ExperienceFile
 from senju.environments.lessons import LessonTask
-from senju.environments.roles import ExperienceFile
 from senju.environments.runners import FinishedTask, TaskRunner
 from senju.runs.timeline import Timeline
 from senju.workers.block import Block
@@ -83,13 +84,16 @@ class Runners(NamedTuple):
 
 @dataclass
 class _Epoch:
-    """An epoch that has begun and that some agent has not learned from yet."""
+    """An epoch that some agent has not learned from yet."""
 
     number: int
     num_episodes: int = 0  # that were handed out
     learning: set[int] = field(default_factory=set)  # agents whose lesson was handed out
     episodes: dict[int, FinishedTask] = field(default_factory=dict)  # by copy
     lessons: dict[int, FinishedTask] = field(default_factory=dict)  # by agent
+
+    def played(self) -> list[PlayedEpisode]:
+        return [finished.result for _, finished in sorted(self.episodes.items())]
 
     @property
     def num_running(self) -> int:
@@ -111,10 +115,11 @@ class EpochScheduler:
         runners: Runners,
         listener: Listener | None = None,
     ) -> None:
-        self._options, self._end = settings.parallel, first + settings.experiment.epochs
+        self._options, numbers = settings.parallel, range(first, first + settings.experiment.epochs)
+        self._epochs = [_Epoch(number) for number in numbers[: runners.epochs_ahead + 1]]  # that may run now
+        self._later, self._last = iter(numbers[runners.epochs_ahead + 1 :]), numbers[-1]
         self._acting, self._experience = list(acting), experience  # acting: by agent, as published last
         self._runners, self._listener = runners, listener
-        self._epochs = [_Epoch(first)]  # that are running, in order
         self._reported_at = monotonic()
         self.reports: list[EpochReport] = []
         self.events: list[str] = []
@@ -123,7 +128,7 @@ class EpochScheduler:
     def run(self) -> None:
         """Run until every agent has learned from the last epoch."""
         players, learners, changed, _, _ = self._runners
-        while self._epochs[0].number < self._end:
+        while self._epochs:
             self._submit_lessons()
             self._submit_episodes()
             with changed:
@@ -144,33 +149,19 @@ class EpochScheduler:
                 continue
             if self._has_room():
                 epoch.learning.add(agent)
-                self._runners.learners.submit(self._new_lesson(epoch, agent))
-
-    def _new_lesson(self, epoch: _Epoch, agent: int) -> LessonTask:
-        episodes = [epoch.episodes[copy] for copy in range(self._options.copies)]
-        return LessonTask(
-            agent,
-            epoch.number,
-            trains=(epoch.number + 1) % self._options.train_interval == 0,
-            is_last=epoch.number == self._end - 1,
-            experience=[episode.result.experience[agent] for episode in episodes],
-            slots=[episode.task.slot for episode in episodes],
-        )
+                is_last = epoch.number == self._last
+                self._runners.learners.submit(LessonTask(agent, epoch.number, is_last, epoch.played()))
 
     def _submit_episodes(self) -> None:
-        while self._runners.players.room > 0 and self._has_room():
-            epoch = self._epochs[-1]
-            if epoch.num_episodes == self._options.copies:
-                epoch = _Epoch(epoch.number + 1)
-                if epoch.number - self._epochs[0].number > self._runners.epochs_ahead:
+        players, copies = self._runners.players, self._options.copies
+        for epoch in self._epochs:
+            while epoch.num_episodes < copies:
+                if players.room <= 0 or not self._has_room():
                     return
-                self._epochs.append(epoch)
-            if epoch.number == self._end:
-                return
-            slot = self._experience.new_slot()
-            task = EpisodeTask(epoch.number, epoch.num_episodes, tuple(self._acting), slot)
-            epoch.num_episodes += 1
-            self._runners.players.submit(task)
+                slot = self._experience.new_slot()
+                task = EpisodeTask(epoch.number, epoch.num_episodes, tuple(self._acting), slot)
+                epoch.num_episodes += 1
+                players.submit(task)
 
     def _epoch(self, number: int) -> _Epoch:
         return self._epochs[number - self._epochs[0].number]
@@ -204,12 +195,10 @@ class EpochScheduler:
         self.events.append(event)
 
     def _report(self, epoch: _Epoch) -> None:
-        """All agents have learned from the first of the running epochs."""
+        """All agents have learned from the first epoch that may run."""
         self._epochs.remove(epoch)
-        if not self._epochs:
-            self._epochs.append(_Epoch(epoch.number + 1))
-        episodes = [episode.result for _, episode in sorted(epoch.episodes.items())]
-        now = monotonic()
+        self._epochs += [_Epoch(number) for number in islice(self._later, 1)]
+        episodes, now = epoch.played(), monotonic()
         report = EpochReport(
             epoch=epoch.number,
             rewards=tuple(np.mean([episode.rewards for episode in episodes], axis=0).tolist()),

@@ -35,8 +35,7 @@ def restore(root: Any, block: Block, filled: set[int] | None = None) -> Any:
     The addresses of the networks' weights that were written are added to `filled`.
     """
     records, arrays = block.unpack()
-    made: list[Any] = _Reader(records, arrays, set() if filled is None else filled).fill([root])
-    return made[0]
+    return _Reader(records, arrays, set() if filled is None else filled).fill([root])[0]
 
 
 class _Writer:
@@ -141,20 +140,11 @@ class _Reader:
         kind = KINDS[name]
         data = self._arrays[contents] if kind.contents == "array" else None
         is_accepted = kind.accepts(existing, meta, data)
-        made = existing if is_accepted else kind.make(meta, data)
-        if data is None:
-            self._begin(number, kind, made, contents)
-            return
-        self._register(number, made)
-        if is_accepted:
-            kind.fill(made, data)  # type: ignore[misc]  # it can change
-
-    def _register(self, number: int, made: Any) -> None:
-        self._made[number] = made
-        self._used.add(id(made))
+        self._begin(number, kind, existing if is_accepted else kind.make(meta, data), contents)
 
     def _begin(self, number: int, kind: ObjectKind, made: Any, contents: Any) -> None:
-        self._register(number, made)
+        self._made[number] = made
+        self._used.add(id(made))
         if kind is _OBJECT and list not in map(type, contents.values()):
             kind.fill(made, contents)  # type: ignore[misc]  # it can change
             return
@@ -190,10 +180,14 @@ class _Reader:
             return [(item, getattr(existing, name, None)) for name, item in contents.items()]
         if kind.contents == "dict":
             return [(item, dict.get(existing, self._value(key))) for key, item in contents]
+        if kind.contents == "array":
+            return ()
         is_ordered = kind.contents == "items" and not kind.name.endswith("set")
         return zip_longest(contents, islice(existing if is_ordered else (), len(contents)))
 
     def _values(self, kind: ObjectKind, contents: Any, existing: Any) -> Any:
+        if kind.contents == "array":
+            return self._arrays[contents]
         values = [
             self._value(reference, old) if type(reference) is list else reference
             for reference, old in self._places(kind, contents, existing)
@@ -215,9 +209,5 @@ class _Reader:
             return self._made[reference[0]]
         name, meta, contents = reference
         kind = KINDS[name]
-        if kind.contents == "array":
-            return kind.make(meta, self._arrays[contents])
-        if list not in map(type, contents):
-            return kind.make(meta, contents)
         olds = existing if kind.accepts(existing, meta) else ()
         return kind.make(meta, self._values(kind, contents, olds))

@@ -11,20 +11,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from senju.environments.objects import (
     GENERATORS,
+    Child,
     ObjectKind,
     Path,
-    Reference,
+    children_of,
     fill_dict,
     fill_slot,
     hides_fields,
     path_text,
     read_slot,
-    references_of,
     slots_of,
     walk,
 )
@@ -46,10 +45,10 @@ class WorldSnapshot:
         self._contents: list[tuple[_Fill, Any, Any]] = []
         self._weights: list[tuple[Tensor, Tensor]] = []  # where they lie, and a copy
         self._arrays: list[tuple[Any, Any]] = []  # and a copy
-        for path, value, kind, found in walk(root, "world"):
-            found.extend(self._visit(path, value, kind))
+        for path, value, kind, children in walk(root, "world"):
+            children.extend(self._visit(path, value, kind))
 
-    def _visit(self, path: Path, value: Any, kind: ObjectKind) -> Iterable[Reference]:
+    def _visit(self, path: Path, value: Any, kind: ObjectKind) -> Iterable[Child]:
         """Note what can change in an object; return what it refers to."""
         if (kind.fill is None and kind.contents in ("none", "array")) or _is_ours(value):
             return ()
@@ -57,38 +56,36 @@ class WorldSnapshot:
             if value is not torch.default_generator:
                 self.generators.append(value)
             return ()
-        if kind.name == "array":
-            if _is_plain_array(value):
-                return self._visit_array(value)
-        elif kind.name == "tensor":
-            if _is_plain_tensor(value):
-                return self._visit_tensor(value)
-        elif not hides_fields(type(value)):
+        if kind.name == "array" and _is_plain_array(value):
+            return self._visit_array(value)
+        if kind.name == "tensor" and _is_plain_tensor(value):
+            return self._visit_tensor(value)
+        if kind.name not in ("array", "tensor") and not hides_fields(type(value)):
             return self._visit_object(value, kind)
         self.obstacle = f"{type(value).__qualname__} at {path_text(path)}"
         return ()
 
-    def _visit_array(self, array: Any) -> Iterable[Reference]:
+    def _visit_array(self, array: Any) -> Iterable[Child]:
         if not array.flags.writeable:
             return [("base", array.base)] if isinstance(array.base, np.ndarray) else ()
         self.num_bytes += array.nbytes
         self._found.append((_fill_array, array, _read_array))
         return enumerate(array.ravel().tolist()) if array.dtype == object else ()
 
-    def _visit_tensor(self, tensor: Tensor) -> Iterable[Reference]:
+    def _visit_tensor(self, tensor: Tensor) -> Iterable[Child]:
         self.num_bytes += tensor.nbytes
         fill = _fill_all_but_data if type(tensor) is nn.Parameter else _fill_tensor
         self._found.append((fill, tensor, _read_tensor))
         return [("grad", tensor.grad)]
 
-    def _visit_object(self, value: Any, kind: ObjectKind) -> Iterable[Reference]:
+    def _visit_object(self, value: Any, kind: ObjectKind) -> Iterable[Child]:
         if kind.fill is not None and kind.contents in ("array", "items", "dict", "code"):
             self._found.append((kind.fill, value, kind.read))
         if type(getattr(value, "__dict__", None)) is dict:
             self._found.append((_fill_attributes, value, _read_attributes))
         for slot in slots_of(type(value)):
             self._found.append((partial(fill_slot, slot), value, partial(read_slot, slot)))
-        return references_of(value, kind)
+        return children_of(value, kind)
 
     def take(self) -> None:
         """Copy everything as it is now."""
@@ -151,12 +148,10 @@ def _read_array(array: Any) -> Any:
 def _fill_array(array: Any, content: Any) -> None:
     if content.flags.writeable:
         array[...] = content
-    else:
-        _fill_zeros(array.reshape(-1).view(np.uint8))
-
-
-def _fill_zeros(data: NDArray[np.uint8]) -> None:
-    """Write only to the pages that have changed: reading is faster."""
+        return
+    data = array.reshape(-1).view(
+        np.uint8
+    )  # of zeros: only changed pages are written, since reading is faster
     pages = data[: len(data) // _PAGE * _PAGE].reshape(-1, _PAGE)
     pages[pages.max(axis=1) > 0] = 0
     data[pages.size :] = 0

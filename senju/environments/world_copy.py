@@ -1,6 +1,8 @@
 """A copy of the world: what its agents remember and do is recorded while an episode is played.
 
-The result of an episode follows from (seed, copy, epoch) and what the agents act by.
+The result of an episode follows from (seed, copy, epoch) and what the agents act by: their learners publish
+the networks and numbers of the models, without memory and optimizer. Numbers that acting itself changes, such
+as a count of steps or an epsilon that falls with each action, go the other way.
 """
 
 import traceback
@@ -10,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from senju.environments.acting import changes_between, numbers_of, put_acting
 from senju.environments.config import RunSettings
 from senju.environments.contract import (
     Agents,
@@ -20,10 +21,12 @@ from senju.environments.contract import (
     is_over,
     memory_size,
     num_actions,
-    offering,
+    with_epoch,
 )
-from senju.environments.experience import Recorder
+from senju.environments.experience import Changes, Recorder
 from senju.environments.generators import Purpose, set_generators, set_own_generators
+from senju.environments.objects import STATEFUL, attributes_of
+from senju.environments.serialise import restore, serialise
 from senju.environments.snapshot import WorldSnapshot
 from senju.errors import ConfigError, IllegalActionError, SenjuError, WorkerError
 from senju.usercode import passes_on, refuse_forked_child
@@ -79,7 +82,9 @@ class WorldCopy:
         self._where = f"epoch {epoch}, copy {copy}"
         filled: set[int] = set()
         for agent, block in zip(self._agents, acting, strict=True):
-            put_acting(agent, block, filled)
+            _, exploration = restore([agent.model, None], block, filled)
+            for name, value in exploration.items():
+                setattr(agent, name, value)
         self.snapshot.restore_weights(filled)
         key = (settings.parallel.seed, Purpose.PLAYING, copy, epoch)
         set_generators(*key)
@@ -94,14 +99,14 @@ class WorldCopy:
         refuse_forked_child()
         self._refuse_new_agents()
         for agent in self._agents:
-            call_hook(agent.model, "start_epoch_action", epoch=epoch)
+            call_hook(agent.model, "start_epoch_action", epoch)
             refuse_forked_child()
         before = [numbers_of(agent) for agent in self._agents]
         num_turns = self._take_turns(epoch, max_turns)
         self._refuse_other_ways_to_remember()
         after = [numbers_of(agent) for agent in self._agents]
         for agent in self._agents:
-            call_hook(agent.model, "end_epoch_action", epoch=epoch)
+            call_hook(agent.model, "end_epoch_action", epoch)
         parts = zip(self._recorders, before, after, strict=True)
         blocks = [recorder.packed(changes_between(*numbers)) for recorder, *numbers in parts]
         return [recorder.reward for recorder in self._recorders], num_turns, blocks
@@ -123,7 +128,7 @@ class WorldCopy:
                 )
 
     def _take_turns(self, epoch: int, max_turns: int) -> int:
-        take_turn = offering(getattr(self._env, "take_turn", self._take_turn), epoch=epoch)
+        take_turn = with_epoch(getattr(self._env, "take_turn", self._take_turn), epoch)
         for turn in range(max_turns):
             for recorder in self._recorders:
                 recorder.turn = turn
@@ -147,6 +152,49 @@ class WorldCopy:
         number = _whose(error, self._agents)
         who = agent_name(self._agents, number) if number is not None else "the world"
         return f"{self._where}, turn {self._recorders[0].turn}: {who} raised"
+
+
+def write_acting(agent: Any) -> Block:
+    """What a copy of the agent needs to act."""
+    model = agent.model
+
+    def is_of_learning(value: object) -> bool:
+        is_owner = value is agent and value is not model  # an agent may be its own model
+        return is_owner or value is model.memory or isinstance(value, STATEFUL)
+
+    return serialise([model, _exploration(agent)], is_of_learning)
+
+
+def _exploration(agent: Any) -> dict[str, float]:
+    """Epsilon, where the agent and not its model has it."""
+    return {name: value for name, value in _numbers(agent).items() if "epsilon" in name}
+
+
+def _numbers(owner: Any) -> dict[str, float]:
+    return {name: value for name, value in attributes_of(owner).items() if type(value) in (int, float)}
+
+
+def numbers_of(agent: Any) -> dict[str, float]:
+    """The plain numbers of an agent's model, and its own epsilon."""
+    return {f"model.{name}": value for name, value in _numbers(agent.model).items()} | _exploration(agent)
+
+
+def changes_between(before: dict[str, float], after: dict[str, float]) -> Changes:
+    """What acting changed: the growth of whole numbers, the new value of others."""
+    return {
+        name: value - before[name] if isinstance(value, int) else value
+        for name, value in after.items()
+        if name in before and before[name] != value
+    }
+
+
+def apply_changes(agent: Any, changes: Changes, before: dict[str, float]) -> None:
+    """Apply them to the learner's numbers, except for those that add_memory has changed already."""
+    now = numbers_of(agent)
+    for name, change in changes.items():
+        if name in now and now[name] == before.get(name):
+            owner, attribute = (agent.model, name[6:]) if name.startswith("model.") else (agent, name)
+            setattr(owner, attribute, now[name] + change if isinstance(now[name], int) else change)
 
 
 @contextmanager

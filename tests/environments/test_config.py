@@ -11,7 +11,8 @@ import pytest
 
 from senju.environments.config import WorldOptions, read_settings
 from senju.environments.environment import ParallelEnvironment
-from senju.environments.factory import WorldConfig, WorldFactory
+from senju.environments.factory import WorldFactory, WorldSource
+from senju.environments.generators import Purpose, generators_given_back
 from senju.errors import ConfigError
 from tests.environments.meadow import Meadow, make_config
 from tests.environments.runs import knowledge
@@ -89,12 +90,22 @@ def test_settings_are_read_of_any_kind(kind: str) -> None:
     assert (settings.parallel.copies, settings.parallel.seed) == (2, 7)
 
 
+def world_with(config: Any) -> Any:
+    return SimpleNamespace(config=config)
+
+
+def new_source(config: Any) -> WorldSource:
+    return WorldSource(f"{__name__}:world_with", config, read_settings(make_config()))
+
+
 @pytest.mark.parametrize("kind", SPAN_STYLES)
 def test_configurations_arrive_in_other_processes(kind: str) -> None:
-    arrived = WorldConfig.unpacked(*WorldConfig(SPAN_STYLES[kind]).packed()).copy()
-    assert read_settings(arrived) == read_settings(SPAN_STYLES[kind])
+    arrived = WorldSource.unpacked(new_source(SPAN_STYLES[kind]).packed())
+    with generators_given_back():
+        config = arrived.new_world(0, Purpose.CENTRE).config
+    assert read_settings(config) == read_settings(SPAN_STYLES[kind])
     if kind != "classes":
-        assert type(arrived) is type(SPAN_STYLES[kind])
+        assert type(config) is type(SPAN_STYLES[kind])
 
 
 @pytest.mark.parametrize(
@@ -117,7 +128,7 @@ def test_wrong_settings_are_named(change: dict[str, Any], text: str) -> None:
 
 def test_path_in_a_configuration_is_named() -> None:
     with pytest.raises(ConfigError, match=r"config.output\[0\] is PosixPath"):
-        WorldConfig({"output": [Path("here")]}).packed()
+        new_source({"output": [Path("here")]}).packed()
 
 
 def test_factories_get_what_their_parameters_are_called() -> None:

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from senju.environments import episodes
-from senju.environments.acting import write_acting
 from senju.environments.environment import ParallelEnvironment
 from senju.environments.episodes import EpisodeRole
+from senju.environments.experience import ExperienceFile
 from senju.environments.lessons import LessonRole
-from senju.environments.roles import ExperienceFile
 from senju.environments.scheduler import EpochScheduler
+from senju.environments.world_copy import write_acting
 from tests.environments.meadow import Meadow, make_config
 from tests.environments.runs import knowledge, learned, run
 from tests.environments.traps import Filing, Marked, Residual
@@ -89,6 +89,19 @@ def test_factory_that_asks_gets_a_world_for_every_copy() -> None:
     numbers, seeds = zip(*asked[2:], strict=True)
     assert numbers == (0, 1, 2)
     assert len(set(seeds)) == 3
+
+
+def test_worlds_of_some_copies_that_cannot_be_restored_do_not_matter_to_the_others() -> None:
+    def factory(config: Any, copy: int) -> Residual:
+        world = Residual(config)
+        if copy == 1:
+            world.count = itertools.count()  # type: ignore[attr-defined]
+        return world
+
+    def plain(config: Any, copy: int) -> Residual:
+        return Residual(config)
+
+    assert learned(factory, enabled=False) == learned(plain, enabled=False)
 
 
 def test_kept_worlds_are_equal_too() -> None:

@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import nn
 
+from senju.environments.experience import ExperienceFile, read_block, write_block
 from senju.environments.lessons import save_interval
-from senju.environments.roles import ExperienceFile, read_block, write_block
 from senju.environments.serialise import restore, serialise
 from senju.errors import ModelError
 from senju.workers.block import Block
