@@ -87,14 +87,16 @@ class Reproduction:
             }
             state = _read_state(plan, arrays)
         except OSError as error:
-            raise CheckpointError(_no_such_file(path, describe_os_error(error))) from None
+            problem = describe_os_error(error)
         except SenjuError:
             raise
         except (*_WRONG, SafetensorError) as error:
-            raise CheckpointError(_no_such_file(path, f"{type(error).__name__}: {error}")) from None
-        if not found.fits(opponents):
-            raise CheckpointError(_no_such_file(path, "its shard or its opponents are not those of its plan"))
-        return cls(plan, found.shard, found.turn, orders, found.cause, state, weights, opponents)
+            problem = f"{type(error).__name__}: {error}"
+        else:
+            if found.fits(opponents):
+                return cls(plan, found.shard, found.turn, orders, found.cause, state, weights, opponents)
+            problem = "its shard or its opponents are not those of its plan"
+        raise CheckpointError(f"{path} is not a failing shard's file: {problem}")
 
     def play(self) -> None:
         """Play the rollout here; whatever goes wrong comes as it comes."""
@@ -169,7 +171,3 @@ def _read_state(plan: Plan, arrays: dict[str, NDArray[Any]]) -> ShardState:
 
 def _flat(array: NDArray[Any]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-
-
-def _no_such_file(path: Path, why: str) -> str:
-    return f"{path} is not a failing shard's file: {why}"

@@ -1,11 +1,7 @@
 """Starts processes: forked from a server that has loaded everything, or spawned, which takes seconds each.
 
-    lease = ForkServerLease()
-    child = start_process(boot_info, files, output)
-    lease.close()
-
-The fork server lives as long as a lease is open. A forked process inherits the server's settings instead of
-this process's. Where the two differ (environment, limits, cores, import path), processes are spawned.
+A forked process inherits the server's settings instead of this process's. Where the two differ (environment,
+limits, cores, import path), processes are spawned.
 """
 
 import array

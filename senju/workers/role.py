@@ -221,6 +221,7 @@ class Event(NamedTuple):
 class Report(NamedTuple):
     """What happened since the last report."""
 
+    timings: dict[str, float]  # seconds of each stage; a team alone has none
     activities: list[Activity]
     events: list[Event]
 
