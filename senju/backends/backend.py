@@ -66,6 +66,7 @@ class Backend(ABC):
     Config: ClassVar[type[Part]] = Part  # no settings of its own
 
     team: TeamControl  # the workers: pause, resume, reset, resize; made by `start`
+    rings: tuple[Ring, ...]  # all rollouts that are kept, for each policy; valid until the backend is closed
     _block: RolloutBlock  # made by `start`
     shared_memory: int | None = None  # a descriptor of the block's memory, if it is shared
 
@@ -77,19 +78,14 @@ class Backend(ABC):
     def start(self, plan: Plan) -> None:
         """Get ready to collect."""
 
-    def _lay_out_block(self, plan: Plan, game: Game, sizes: WeightSizes, is_shared: bool) -> int:
-        """Make the block, in memory of this process alone or in shared memory; return its bytes."""
+    def _lay_out_block(self, plan: Plan, game: Game, sizes: WeightSizes, is_shared: bool) -> None:
+        """Make the block, in memory of this process alone or in shared memory."""
         self._weight_bytes = sizes.policies
         num_bytes = require_room(plan, game, sizes)
         self.shared_memory = shared = open_anonymous(num_bytes) if is_shared else None
         memory = new_private_block(num_bytes) if shared is None else map_shared(shared, num_bytes)
         self._block = RolloutBlock(plan, game, sizes, memory)
-        return num_bytes
-
-    @property
-    def rings(self) -> tuple[Ring, ...]:
-        """All rollouts that are kept, for each policy; valid until the backend is closed."""
-        return self._block.rings
+        self.rings = self._block.rings
 
     def publish(
         self,

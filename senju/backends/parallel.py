@@ -95,8 +95,8 @@ class ParallelBackend(Backend):
             plan.resignation.check(game)
             warm_up_plan(plan, game, models)
             is_shared = self.shares_memory or plan.is_shared
-            num_bytes = self._lay_out_block(plan, game, models.sizes, is_shared)
-            self._shared_bytes = num_bytes if is_shared else 0
+            self._lay_out_block(plan, game, models.sizes, is_shared)
+            self._shared_bytes = self._block.num_bytes if is_shared else 0
             self.publish(models.read_weights(), version=0)
             self._published()  # compiled here, so that workers find it in the cache
             for index in range(plan.num_shards):
@@ -178,7 +178,7 @@ class ParallelBackend(Backend):
             version=self._block.weights.version,
             set_aside=set_aside,
             shared_bytes=self._shared_bytes,
-            memory_bytes=resident_bytes() + team.memory_bytes,
+            memory_bytes=resident_bytes() + sum(worker.memory_bytes for worker in team.workers),
         )
 
     def report(self) -> Report:

@@ -11,10 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from senju.backends.building import new_models, new_rings, new_rollout_player, new_shard
+from senju.backends.building import new_models, new_rollout_player, new_shard
 from senju.backends.plan import Plan
 from senju.collect.orders import Orders
+from senju.collect.rollout import policy_view
 from senju.collect.shard import ShardState, new_shard_state
+from senju.collect.slots import new_slot
 from senju.errors import CheckpointError, RunFolderError, SenjuError
 from senju.files import describe_os_error, make_folder, read_file, replace_durably
 from senju.games import make_game
@@ -106,9 +108,8 @@ class Reproduction:
         shard.restore(self.state)
         player = new_rollout_player(plan, game, models, StageClock(), self.opponents.__getitem__)
         player.weights.write(self.weights)
-        policies = tuple(policy.model_copy(update={"kept_turns": 1}) for policy in plan.policies)
-        one_turn = plan.model_copy(update={"num_shards": 1, "max_lag": 0, "policies": policies})
-        slots = [ring.slot(0, 0) for ring in new_rings(one_turn, game)]
+        view, steps, rows = policy_view(game, len(plan.policies)), plan.rollout_steps, plan.games_per_shard
+        slots = [new_slot(view, steps, rows, policy.keeps_final) for policy in plan.policies]
         player.play(shard, slots, self.orders)
 
 

@@ -143,10 +143,8 @@ class Serial(Backend):
         try:
             with ending_forked_child(self._child.write):
                 self._player.play(shard, slots, self._orders)
-        except Exception:
-            raise
-        except BaseException as error:  # it would end this process, and without a word
-            if passes_on(error):
+        except BaseException as error:  # other than Exception it would end this process, and without a word
+            if isinstance(error, Exception) or passes_on(error):
                 raise
             where = f"shard {index}, rollout {self._turn}, seed {self._plan.seed}"
             raise WorkerError(

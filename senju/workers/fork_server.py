@@ -84,10 +84,7 @@ class SpawnedProcess:
             self._process.kill()
 
     def wait(self) -> int | None:
-        """Wait for its end: the exit code, or below 0 the signal that ended it; may be called again.
-
-        None if it has not ended after some seconds: callers hold locks, and must not wait for ever.
-        """
+        """Its exit code, or below 0 the signal that ended it; None after some seconds: callers hold locks."""
         try:
             return self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:

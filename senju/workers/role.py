@@ -253,11 +253,6 @@ class TeamStatus:
     workers: tuple[WorkerStatus, ...]
     restarts: int
 
-    @property
-    def memory_bytes(self) -> int:
-        """Of all worker processes."""
-        return sum(worker.memory_bytes for worker in self.workers)
-
 
 class TeamControl(ABC):
     """What a user may do to running workers."""
