@@ -9,10 +9,11 @@ while training:
 backend.close()
 """
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 from senju.backends.building import WeightSizes
 from senju.backends.plan import Plan
@@ -21,9 +22,10 @@ from senju.collect.orders import NO_ORDERS, Orders
 from senju.collect.shard import ShardState
 from senju.collect.slots import Ring, Rollout
 from senju.config import Part
+from senju.errors import ModelError
 from senju.games.game import Game
 from senju.models.weights import Weights
-from senju.workers.role import Activity, Event, TeamControl, TeamStatus, WorkerStatus
+from senju.workers.role import Report, TeamControl, TeamStatus, WorkerStatus
 from senju.workers.shared_memory import map_shared, new_private_block, open_anonymous
 
 
@@ -49,27 +51,13 @@ class BackendStatus:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        found = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "team"}
-        workers = []
-        for worker in self.workers:
-            described = asdict(worker) | {"shard": worker.task.shard if worker.task else None}
-            described["rollouts"] = described.pop("num_finished")
-            del described["task"]
-            workers.append(described)
-        team = self.team
-        return found | {
-            "wanted_workers": team.wanted_workers,
-            "restarts": team.restarts,
-            "workers": workers,
-        }
-
-
-class BackendReport(NamedTuple):
-    """What happened since the last report."""
-
-    timings: dict[str, float]  # seconds of each stage of collecting; they add up to the time spent here
-    activities: list[Activity]
-    events: list[Event]
+        found: dict[str, Any] = asdict(self)
+        found |= found.pop("team")
+        for worker in found["workers"]:
+            task = worker.pop("task")
+            worker["shard"] = task.shard if task else None
+            worker["rollouts"] = worker.pop("num_finished")
+        return found
 
 
 class Backend(ABC):
@@ -77,35 +65,28 @@ class Backend(ABC):
 
     Config: ClassVar[type[Part]] = Part  # no settings of its own
 
+    team: TeamControl  # the workers: pause, resume, reset, resize; made by `start`
+    rings: tuple[Ring, ...]  # all rollouts that are kept, for each policy; valid until the backend is closed
     _block: RolloutBlock  # made by `start`
     shared_memory: int | None = None  # a descriptor of the block's memory, if it is shared
 
     def __init__(self, config: Part | None = None) -> None:
         self.config = config if config is not None else self.Config()
+        self._publishing = threading.Lock()
 
     @abstractmethod
     def start(self, plan: Plan) -> None:
         """Get ready to collect."""
 
-    def _lay_out_block(self, plan: Plan, game: Game, sizes: WeightSizes, is_shared: bool) -> int:
-        """Make the block, in memory of this process alone or in shared memory; return its bytes."""
+    def _lay_out_block(self, plan: Plan, game: Game, sizes: WeightSizes, is_shared: bool) -> None:
+        """Make the block, in memory of this process alone or in shared memory."""
+        self._weight_bytes = sizes.policies
         num_bytes = require_room(plan, game, sizes)
         self.shared_memory = shared = open_anonymous(num_bytes) if is_shared else None
         memory = new_private_block(num_bytes) if shared is None else map_shared(shared, num_bytes)
         self._block = RolloutBlock(plan, game, sizes, memory)
-        return num_bytes
+        self.rings = self._block.rings
 
-    @property
-    def rings(self) -> tuple[Ring, ...]:
-        """All rollouts that are kept, for each policy; valid until the backend is closed."""
-        return self._block.rings
-
-    @property
-    @abstractmethod
-    def team(self) -> TeamControl:
-        """The workers: pause, resume, reset, resize."""
-
-    @abstractmethod
     def publish(
         self,
         weights: Weights,
@@ -117,6 +98,16 @@ class Backend(ABC):
 
         `opponents` are weights for places that earlier orders do not name.
         """
+        if weights.nbytes != self._weight_bytes:
+            raise ModelError(f"a block of {weights.nbytes} bytes for a model of {self._weight_bytes} bytes")
+        with self._publishing:
+            for place, block in (opponents or {}).items():
+                self._block.write_opponent(place, block)
+            self._publish(weights, orders._replace(version=version))
+
+    @abstractmethod
+    def _publish(self, weights: Weights, orders: Orders) -> None:
+        """Put the weights and orders where rollouts read them."""
 
     @abstractmethod
     def collect(self, timeout: float | None = None) -> list[Rollout]:
@@ -140,8 +131,8 @@ class Backend(ABC):
         """The workers and the slots now; may be called from any thread."""
 
     @abstractmethod
-    def report(self) -> BackendReport:
-        """Timings, activities and events since the last report."""
+    def report(self) -> Report:
+        """Timings, activities and events since the last report; timings add up to the time spent here."""
 
     @abstractmethod
     def close(self) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
 from senju.backends.plan import Plan
@@ -13,8 +12,7 @@ from senju.collect.orders import Orders
 from senju.collect.policy import Policy
 from senju.collect.rollout import RolloutPlayer, policy_view, warm_up
 from senju.collect.shard import Shard
-from senju.collect.slots import Allocate, Ring, new_slot
-from senju.errors import ModelError
+from senju.collect.slots import Allocate, Ring, RingShape, new_slot
 from senju.games import GAMES, make_game
 from senju.games.game import Game
 from senju.models import MODELS, make_model
@@ -27,6 +25,13 @@ from senju.workers.script import find_importable
 _WARM_UP_STEPS = 4  # enough for every seat to move
 
 
+class WeightSizes(NamedTuple):
+    """Bytes of a plan's weights."""
+
+    policies: int  # of all policies together: what is published
+    fixed: list[int]  # of each fixed opponent that is an agent
+
+
 class PlanModels(NamedTuple):
     """The networks of a plan."""
 
@@ -36,6 +41,12 @@ class PlanModels(NamedTuple):
     def read_weights(self) -> Weights:
         """The policies' weights, one after another: what is published."""
         return WeightBlock(nn.ModuleList(self.policies)).read()
+
+    @property
+    def sizes(self) -> WeightSizes:
+        """The sizes of the networks' weights."""
+        policies = WeightBlock(nn.ModuleList(self.policies)).num_bytes
+        return WeightSizes(policies, [WeightBlock(model).num_bytes for model in self.fixed])
 
 
 def new_models(plan: Plan, game: Game | None = None) -> PlanModels:
@@ -63,45 +74,22 @@ def warm_up_plan(plan: Plan, game: Game, models: PlanModels) -> None:
         player.play(Shard(game, 0, 1, 0), slots, orders)
 
 
-class WeightSizes(NamedTuple):
-    """Bytes of a plan's weights."""
-
-    policies: int  # of all policies together: what is published
-    fixed: list[int]  # of each fixed opponent that is an agent
-
-
-def weight_sizes(models: PlanModels) -> WeightSizes:
-    """The sizes of these networks' weights."""
-    policies = WeightBlock(nn.ModuleList(models.policies)).num_bytes
-    return WeightSizes(policies, [WeightBlock(model).num_bytes for model in models.fixed])
-
-
-class OpponentWeights:
-    """Places for the weights of opponents: of snapshots first, then of each fixed agent."""
-
-    def __init__(self, plan: Plan, sizes: WeightSizes, allocate: Allocate = np.zeros) -> None:
-        self._places: list[NDArray[np.uint8]] = [
-            allocate(size, np.uint8) for size in [sizes.policies] * plan.num_snapshots + sizes.fixed
-        ]
-
-    def write(self, place: int, weights: Weights) -> None:
-        """Fill a place."""
-        if weights.nbytes != self._places[place].nbytes:
-            raise ModelError(
-                f"an opponent's weights of {weights.nbytes} bytes for a network of "
-                f"{self._places[place].nbytes} bytes: it is of another architecture"
-            )
-        self._places[place][:] = weights
-
-    def read(self, place: int) -> Weights:
-        """The weights in a place, not a copy."""
-        return self._places[place]
-
-
 def new_rings(plan: Plan, game: Game, allocate: Allocate = np.zeros) -> tuple[Ring, ...]:
     """A ring for each policy."""
     view = policy_view(game, len(plan.policies))
-    return tuple(Ring(view, shape, allocate) for shape in plan.ring_shapes)
+    shapes = [
+        RingShape(
+            num_shards=plan.num_shards,
+            num_steps=plan.rollout_steps,
+            num_rows=plan.games_per_shard,
+            kept=policy.kept_turns,
+            ahead=plan.max_lag,
+            keeps_final=policy.keeps_final,
+            transient=policy.transient_turns,
+        )
+        for policy in plan.policies
+    ]
+    return tuple(Ring(view, shape, allocate) for shape in shapes)
 
 
 def new_rollout_player(
@@ -113,7 +101,7 @@ def new_rollout_player(
 ) -> RolloutPlayer:
     """A player for the plan's shards; `weights_at` gives the weights in an opponent's place."""
     policies = [
-        Policy(model, plan.acting(policy))
+        Policy(model, policy.acting._replace(rungs=plan.num_shards))
         for model, policy in zip(models.policies, plan.policies, strict=True)
     ]
     num_rows, others = plan.games_per_shard, None

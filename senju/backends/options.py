@@ -1,6 +1,6 @@
 """Options that several parts of senju share: each is declared, described and bounded here, once."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
@@ -8,12 +8,9 @@ from senju.collect.resignation import Resignation
 from senju.config import Part, Share
 from senju.machine import available_cores
 
-
-def _none_is_zero(value: Any) -> Any:
-    return 0 if value is None else value
-
-
-Count = Annotated[int, BeforeValidator(_none_is_zero), Field(ge=0, le=4096)]  # 0 or none: automatic
+Count = Annotated[  # 0 or none: automatic
+    int, BeforeValidator(lambda value: 0 if value is None else value), Field(ge=0, le=4096)
+]
 
 
 class WorkerOptions(Part):

@@ -4,7 +4,6 @@ import contextlib
 import os
 import weakref
 from abc import abstractmethod
-from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
 from typing import ClassVar, Literal
@@ -12,13 +11,12 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from senju.backends.backend import Backend, BackendReport, BackendStatus
+from senju.backends.backend import Backend, BackendStatus
 from senju.backends.building import (
     importable_plan,
     new_models,
     new_shard,
     warm_up_plan,
-    weight_sizes,
     with_modules,
 )
 from senju.backends.options import WorkerOptions
@@ -27,17 +25,17 @@ from senju.backends.reproduction import FAILED_SHARDS, Reproduction
 from senju.backends.rollout_role import RolloutRole
 from senju.backends.schedule import Finished, RolloutTask, TurnSchedule
 from senju.backends.shared_block import FIRST_STAGE
-from senju.collect.orders import NO_ORDERS, Orders, pack_orders, unpack_orders
+from senju.collect.orders import Orders, pack_orders, unpack_orders
 from senju.collect.rollout import STAGES
 from senju.collect.shard import ShardState
 from senju.collect.slots import Rollout
 from senju.config import MOST_SECONDS, Part
-from senju.errors import ConfigError, ModelError, RunFolderError, WorkerError
+from senju.errors import ConfigError, RunFolderError, WorkerError
 from senju.games import make_game
 from senju.machine import available_cores, resident_bytes
 from senju.models.weights import Weights
 from senju.workers.process import ProcessExecutor
-from senju.workers.role import Executor, Limits
+from senju.workers.role import Executor, Limits, Report
 from senju.workers.script import refuse_unguarded
 from senju.workers.team import Team, weakly
 from senju.workers.thread import ThreadExecutor
@@ -73,7 +71,7 @@ class ParallelBackend(Backend):
     config: ParallelBackendConfig
     name: ClassVar[str]
     shares_memory: ClassVar[bool] = False  # whether the block must be visible to other processes
-    _team: Team | None = None
+    team: Team
 
     def start(self, plan: Plan) -> None:
         """Lay out the memory, start the workers, and wait until they are ready."""
@@ -96,11 +94,9 @@ class ParallelBackend(Backend):
             models = new_models(plan, game)
             plan.resignation.check(game)
             warm_up_plan(plan, game, models)
-            sizes = weight_sizes(models)
-            self._weight_bytes = sizes.policies
             is_shared = self.shares_memory or plan.is_shared
-            num_bytes = self._lay_out_block(plan, game, sizes, is_shared)
-            self._shared_bytes = num_bytes if is_shared else 0
+            self._lay_out_block(plan, game, models.sizes, is_shared)
+            self._shared_bytes = self._block.num_bytes if is_shared else 0
             self.publish(models.read_weights(), version=0)
             self._published()  # compiled here, so that workers find it in the cache
             for index in range(plan.num_shards):
@@ -114,34 +110,18 @@ class ParallelBackend(Backend):
         limits = Limits(
             config.worker_timeout, config.start_timeout, config.shard_attempts, config.reset_interval
         )
-        self._team = Team(role, self._schedule, executor, limits, has_prefetch=True)
-        self._dropped = weakref.finalize(self, self._team.drop, list(files))
+        self.team = Team(role, self._schedule, executor, limits, has_prefetch=True)
+        self._dropped = weakref.finalize(self, self.team.drop, list(files))
         self._dropped.atexit = False  # workers notice the end of this process by themselves
 
     @abstractmethod
     def _new_executor(self) -> Executor:
         """Where the workers run."""
 
-    @property
-    def team(self) -> Team:
-        assert self._team is not None, "start() comes first"
-        return self._team
-
-    def publish(
-        self,
-        weights: Weights,
-        version: int,
-        orders: Orders = NO_ORDERS,
-        opponents: Mapping[int, Weights] | None = None,
-    ) -> None:
+    def _publish(self, weights: Weights, orders: Orders) -> None:
         """Write the weights where workers read them at the start of their next rollout."""
-        if weights.nbytes != self._weight_bytes:
-            raise ModelError(f"a block of {weights.nbytes} bytes for a model of {self._weight_bytes} bytes")
-        for place, block in (opponents or {}).items():
-            self._block.opponents.write(place, block)
-        orders = orders._replace(version=version)
         packed = pack_orders(orders, self._plan.most_opponents, len(self._plan.policies))
-        self._block.weights.write(np.concatenate([weights, packed]), version)
+        self._block.weights.write(np.concatenate([weights, packed]), orders.version)
 
     def _published(self) -> tuple[Weights, Orders]:
         """The newest weights and orders."""
@@ -198,12 +178,11 @@ class ParallelBackend(Backend):
             version=self._block.weights.version,
             set_aside=set_aside,
             shared_bytes=self._shared_bytes,
-            memory_bytes=resident_bytes() + team.memory_bytes,
+            memory_bytes=resident_bytes() + sum(worker.memory_bytes for worker in team.workers),
         )
 
-    def report(self) -> BackendReport:
-        report = self.team.report()
-        return BackendReport(self._take_timings(), report.activities, report.events)
+    def report(self) -> Report:
+        return self.team.report()._replace(timings=self._take_timings())
 
     def _take_timings(self) -> dict[str, float]:
         """The time spent waiting here, divided by what the workers did meanwhile.
@@ -226,8 +205,8 @@ class ParallelBackend(Backend):
         """End the workers, and release the shared memory."""
         if hasattr(self, "_dropped"):
             self._dropped.detach()
-        if self._team is not None:
-            self._team.close()
+        if hasattr(self, "team"):
+            self.team.close()
         if self.shared_memory is not None:
             os.close(self.shared_memory)
             self.shared_memory = None
@@ -239,7 +218,7 @@ class ParallelBackend(Backend):
         plan = self._plan
         with contextlib.suppress(ConfigError):  # a class inside a function has no name in its module
             plan = with_modules(plan)
-        opponents = {place: self._block.opponents.read(place) for place in orders.places if place >= 0}
+        opponents = {place: self._block.opponents[place] for place in orders.places if place >= 0}
         reproduction = Reproduction(plan, task.shard, task.turn, orders, cause, state, weights, opponents)
         folder = Path(plan.folder or os.curdir) / FAILED_SHARDS
         try:

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from senju.collect.exploration import BY_POLICY, Acting
 from senju.collect.resignation import NEVER, Resignation
-from senju.collect.slots import RingShape
 from senju.config import Part, Settings
 from senju.opponents.table import TableSettings
 
@@ -23,9 +22,7 @@ class PolicyPlan(Part):
     model: Settings  # name and settings
     seed: int = Field(0, ge=0, lt=2**63)  # of the network's first weights
     acting: Acting = BY_POLICY
-    kept_turns: int = Field(
-        1, ge=1, lt=2**53
-    )  # collected rollouts that stay readable: the newest, or a replay
+    kept_turns: int = Field(1, ge=1, lt=2**53)  # rollouts that stay readable: the newest, or a replay
     keeps_final: bool = False  # whether the positions in which games were truncated stay as well
     transient_turns: _Count = 1  # of which all columns are kept
 
@@ -65,23 +62,3 @@ class Plan(Part):
     def first_step(self, part: int) -> int:
         """The step of a rollout at which a part begins."""
         return self.rollout_steps * part // self.num_parts
-
-    def acting(self, policy: PolicyPlan) -> Acting:
-        """How a policy's network acts in the shards of this plan."""
-        return policy.acting._replace(rungs=self.num_shards)
-
-    @property
-    def ring_shapes(self) -> tuple[RingShape, ...]:
-        """How many rollouts there is room for, for each policy."""
-        return tuple(
-            RingShape(
-                num_shards=self.num_shards,
-                num_steps=self.rollout_steps,
-                num_rows=self.games_per_shard,
-                kept=policy.kept_turns,
-                ahead=self.max_lag,
-                keeps_final=policy.keeps_final,
-                transient=policy.transient_turns,
-            )
-            for policy in self.policies
-        )

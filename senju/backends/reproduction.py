@@ -11,10 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from senju.backends.building import new_models, new_rings, new_rollout_player, new_shard
+from senju.backends.building import new_models, new_rollout_player, new_shard
 from senju.backends.plan import Plan
 from senju.collect.orders import Orders
+from senju.collect.rollout import policy_view
 from senju.collect.shard import ShardState, new_shard_state
+from senju.collect.slots import new_slot
 from senju.errors import CheckpointError, RunFolderError, SenjuError
 from senju.files import describe_os_error, make_folder, read_file, replace_durably
 from senju.games import make_game
@@ -87,14 +89,16 @@ class Reproduction:
             }
             state = _read_state(plan, arrays)
         except OSError as error:
-            raise CheckpointError(_no_such_file(path, describe_os_error(error))) from None
+            problem = describe_os_error(error)
         except SenjuError:
             raise
         except (*_WRONG, SafetensorError) as error:
-            raise CheckpointError(_no_such_file(path, f"{type(error).__name__}: {error}")) from None
-        if not found.fits(opponents):
-            raise CheckpointError(_no_such_file(path, "its shard or its opponents are not those of its plan"))
-        return cls(plan, found.shard, found.turn, orders, found.cause, state, weights, opponents)
+            problem = f"{type(error).__name__}: {error}"
+        else:
+            if found.fits(opponents):
+                return cls(plan, found.shard, found.turn, orders, found.cause, state, weights, opponents)
+            problem = "its shard or its opponents are not those of its plan"
+        raise CheckpointError(f"{path} is not a failing shard's file: {problem}")
 
     def play(self) -> None:
         """Play the rollout here; whatever goes wrong comes as it comes."""
@@ -104,9 +108,8 @@ class Reproduction:
         shard.restore(self.state)
         player = new_rollout_player(plan, game, models, StageClock(), self.opponents.__getitem__)
         player.weights.write(self.weights)
-        policies = tuple(policy.model_copy(update={"kept_turns": 1}) for policy in plan.policies)
-        one_turn = plan.model_copy(update={"num_shards": 1, "max_lag": 0, "policies": policies})
-        slots = [ring.slot(0, 0) for ring in new_rings(one_turn, game)]
+        view, steps, rows = policy_view(game, len(plan.policies)), plan.rollout_steps, plan.games_per_shard
+        slots = [new_slot(view, steps, rows, policy.keeps_final) for policy in plan.policies]
         player.play(shard, slots, self.orders)
 
 
@@ -169,7 +172,3 @@ def _read_state(plan: Plan, arrays: dict[str, NDArray[Any]]) -> ShardState:
 
 def _flat(array: NDArray[Any]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-
-
-def _no_such_file(path: Path, why: str) -> str:
-    return f"{path} is not a failing shard's file: {why}"

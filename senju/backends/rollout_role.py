@@ -19,7 +19,6 @@ from senju.backends.building import (
     new_rollout_player,
     new_shard,
     warm_up_plan,
-    weight_sizes,
 )
 from senju.backends.plan import Plan
 from senju.backends.schedule import Finished, RolloutTask
@@ -130,10 +129,10 @@ class RolloutHandler(Handler):
     def __init__(self, plan: Plan, game: Game, models: PlanModels, block: RolloutBlock, index: int) -> None:
         warm_up_plan(plan, game, models)
         self._plan, self._block = plan, block
-        self._published = np.empty(self._block.weights.num_bytes, np.uint8)
+        self._published = np.empty(block.weights.num_bytes, np.uint8)
         self._stamp, self._orders = -1, NO_ORDERS
-        clock = StatsClock(self._block.stats[index])
-        self._player = new_rollout_player(plan, game, models, clock, self._block.opponents.read)
+        clock = StatsClock(block.stats[index])
+        self._player = new_rollout_player(plan, game, models, clock, block.opponents.__getitem__)
         self._shard = new_shard(plan, game, 0)
 
     def execute(self, task: Payload) -> Payload:
@@ -174,5 +173,5 @@ def new_player(start: Start) -> RolloutHandler:
     memory = map_shared(descriptor, os.fstat(descriptor).st_size)
     game = make_game(**plan.game)
     models = new_models(plan, game)
-    block = RolloutBlock(plan, game, weight_sizes(models), memory)
+    block = RolloutBlock(plan, game, models.sizes, memory)
     return RolloutHandler(plan, game, models, block, start.index)

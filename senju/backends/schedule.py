@@ -180,10 +180,7 @@ class TurnSchedule(TaskQueue):
         self._count()
 
     def rewind(self, turn: int | None = None) -> None:
-        """Forget all rollouts that were not handed over; those being played will come too late.
-
-        Turns are counted on from `turn`, if it is given.
-        """
+        """Forget rollouts not handed over (running ones come too late); go on at `turn`, if it is given."""
         self.release()
         if turn is not None:
             self.turn = self._given_back = turn

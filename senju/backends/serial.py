@@ -3,11 +3,11 @@
 import os
 import threading
 import weakref
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from time import monotonic
 
-from senju.backends.backend import Backend, BackendReport, BackendStatus
-from senju.backends.building import new_models, new_rollout_player, new_shard, weight_sizes
+from senju.backends.backend import Backend, BackendStatus
+from senju.backends.building import new_models, new_rollout_player, new_shard
 from senju.backends.plan import Plan
 from senju.backends.schedule import RolloutTask
 from senju.collect.orders import NO_ORDERS, Orders
@@ -83,47 +83,34 @@ class InProcessTeam(TeamControl):
     def report(self) -> Report:
         """The rollouts since the last report; events cannot happen."""
         taken, self.activities = self.activities, []
-        return Report(taken, [])
+        return Report({}, taken, [])
 
 
 class Serial(Backend):
     """Plays every shard in this process."""
 
+    team: InProcessTeam
+
     def start(self, plan: Plan) -> None:
         game = make_game(**plan.game)
         game.warm_up()
         models = new_models(plan, game)
-        self._lay_out_block(plan, game, weight_sizes(models), plan.is_shared)
+        self._lay_out_block(plan, game, models.sizes, plan.is_shared)
         if self.shared_memory is not None:
             self._dropped = weakref.finalize(self, os.close, self.shared_memory)
         self._orders = NO_ORDERS
         self._clock, self._child = _GuardedClock(), ChildReport()
-        self._player = new_rollout_player(plan, game, models, self._clock, self._block.opponents.read)
+        self._player = new_rollout_player(plan, game, models, self._clock, self._block.opponents.__getitem__)
         self._shards = [new_shard(plan, game, index) for index in range(plan.num_shards)]
         self._plan = plan
         self._first = [shard.rows.clock.copy() for shard in self._shards]  # of the rollout collected last
         self._next, self._turn = 0, 0  # the shard to play next, and how often all were played
-        self._team = InProcessTeam()
-        self._changing = threading.Lock()  # weights and opponents do not change during a rollout
+        self.team = InProcessTeam()
         self._is_closed = False
 
-    @property
-    def team(self) -> InProcessTeam:
-        return self._team
-
-    def publish(
-        self,
-        weights: Weights,
-        version: int,
-        orders: Orders = NO_ORDERS,
-        opponents: Mapping[int, Weights] | None = None,
-    ) -> None:
-        """Copy the weights into the acting models."""
-        with self._changing:
-            for place, block in (opponents or {}).items():
-                self._block.opponents.write(place, block)
-            self._player.weights.write(weights)
-            self._orders = orders._replace(version=version)
+    def _publish(self, weights: Weights, orders: Orders) -> None:
+        self._player.weights.write(weights)
+        self._orders = orders
 
     def collect(self, timeout: float | None = None) -> list[Rollout]:
         """Play one rollout of each shard in turn."""
@@ -131,7 +118,7 @@ class Serial(Backend):
         rollouts: list[Rollout] = []
         with math_threads(1):  # as workers have: small batches round differently with more
             while self._next < len(self._shards) and self._may_play(deadline, is_first=not rollouts):
-                with self._changing:
+                with self._publishing:  # weights and opponents do not change during a rollout
                     rollouts.append(self._play(self._next))
                 self._next += 1
         if self._next == len(self._shards):
@@ -141,7 +128,7 @@ class Serial(Backend):
     def _may_play(self, deadline: float | None, is_first: bool) -> bool:
         """Whether there is time; each call plays at least one rollout."""
         left = None if deadline is None else max(deadline - monotonic(), 0.0)
-        can_play = self._team.can_play.wait(left)
+        can_play = self.team.can_play.wait(left)
         if self._is_closed:
             raise ControlError("the workers were stopped; start another backend to go on")
         return can_play and (left != 0.0 or is_first)
@@ -150,27 +137,25 @@ class Serial(Backend):
         shard, began = self._shards[index], monotonic()
         slots = tuple(ring.slot(index, self._turn) for ring in self.rings)
         self._first[index][:] = shard.rows.clock
-        task = self._team.task = RolloutTask(0, index, self._turn)
+        task = self.team.task = RolloutTask(0, index, self._turn)
         for ring in self.rings:
             ring.open(index, self._turn)
         try:
             with ending_forked_child(self._child.write):
                 self._player.play(shard, slots, self._orders)
-        except Exception:
-            raise
-        except BaseException as error:  # it would end this process, and without a word
-            if passes_on(error):
+        except BaseException as error:  # other than Exception it would end this process, and without a word
+            if isinstance(error, Exception) or passes_on(error):
                 raise
             where = f"shard {index}, rollout {self._turn}, seed {self._plan.seed}"
             raise WorkerError(
                 f"{where}: a game, model or opponent raised {type(error).__name__}: {error}"
             ) from error
         finally:
-            self._team.task = None
+            self.team.task = None
         self._child.raise_written()
         for ring in self.rings:
             ring.complete(index, self._turn)
-        self._team.finish(task, began)
+        self.team.finish(task, began)
         opponents = self._player.others
         failures = tuple(opponents.take_failures()) if opponents is not None else ()
         return Rollout(index, self._orders.version, slots, self._first[index], self._turn, failures)
@@ -186,7 +171,7 @@ class Serial(Backend):
             ring.forget(self._turn)
 
     def status(self) -> BackendStatus:
-        team = self._team.status()
+        team = self.team.status()
         playing = int(team.workers[0].task is not None)
         return BackendStatus(
             backend="serial",
@@ -201,14 +186,14 @@ class Serial(Backend):
             memory_bytes=resident_bytes(),
         )
 
-    def report(self) -> BackendReport:
-        return BackendReport(self._clock.take(), self._team.report().activities, [])
+    def report(self) -> Report:
+        return self.team.report()._replace(timings=self._clock.take())
 
     def close(self) -> None:
         """Release the shared memory, and callers that wait."""
         self._is_closed = True
-        if hasattr(self, "_team"):
-            self._team.can_play.set()
+        if hasattr(self, "team"):
+            self.team.can_play.set()
         if self.shared_memory is not None:
             self._dropped()
             self.shared_memory = None

@@ -9,15 +9,16 @@ import mmap
 import numpy as np
 from numpy.typing import NDArray
 
-from senju.backends.building import OpponentWeights, WeightSizes, new_rings
+from senju.backends.building import WeightSizes, new_rings
 from senju.backends.plan import Plan
 from senju.backends.shared_weights import SharedWeights
 from senju.collect.orders import orders_bytes
 from senju.collect.rollout import STAGES
 from senju.collect.shard import ShardState, new_shard_state
-from senju.errors import ConfigError
+from senju.errors import ConfigError, ModelError
 from senju.games.game import Game
 from senju.machine import memory_available
+from senju.models.weights import Weights
 from senju.workers.shared_memory import Carver, mebibytes, require_memory
 
 HEARTBEAT, FIRST_STAGE = 0, 1  # columns of a worker's stats: a counter, then seconds of each stage
@@ -41,7 +42,9 @@ class RolloutBlock:
         rows = plan.games_per_shard
         orders = orders_bytes(plan.most_opponents, len(plan.policies))
         self.weights = SharedWeights(sizes.policies + orders, allocate)
-        self.opponents = OpponentWeights(plan, sizes, allocate)
+        self.opponents: list[Weights] = [  # of snapshots first, then of each fixed agent
+            allocate(size, np.uint8) for size in [sizes.policies] * plan.num_snapshots + sizes.fixed
+        ]
         self.stats: NDArray[np.float64] = allocate((plan.num_shards, STATS_SIZE), np.float64)
         before = allocate.num_bytes
         self._states = [
@@ -57,6 +60,16 @@ class RolloutBlock:
         """The shard's state before that rollout, or before a part of it."""
         states = self._states[shard]
         return states[(turn * self._num_parts + part) % len(states)]
+
+    def write_opponent(self, place: int, weights: Weights) -> None:
+        """Fill an opponent's place."""
+        expected = self.opponents[place].nbytes
+        if weights.nbytes != expected:
+            raise ModelError(
+                f"an opponent's weights of {weights.nbytes} bytes for a network of {expected} bytes: "
+                "it is of another architecture"
+            )
+        self.opponents[place][:] = weights
 
 
 def rollout_bytes(plan: Plan, game: Game, sizes: WeightSizes) -> int:

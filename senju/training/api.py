@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from senju.arguments import as_path, is_whole, require_listener
-from senju.backends.building import PlanModels, weight_sizes
+from senju.backends.building import PlanModels
 from senju.backends.shared_block import require_room
 from senju.config import PartT, Settings, merged, shown, validated
 from senju.errors import ConfigError
@@ -207,7 +207,7 @@ def _prepare_run(game: str | None, folder: Path | None, settings: Settings, pres
     rules = make_game(**config.game)
     models = new_models(rules, config)  # refuses a network that does not fit the game
     load_fixed(rules, config.opponents.fixed if config.has_opponents else ())  # a resume has them saved
-    require_room(config.plan, rules, weight_sizes(PlanModels(models, [])))
+    require_room(config.plan, rules, PlanModels(models, []).sizes)
     return Run.create(free_folder(config) if folder is None else folder, config)
 
 

@@ -77,10 +77,9 @@ class Block:
 
     @classmethod
     def of_descriptor(cls, descriptor: int, is_passed_on: bool = False) -> "Block":
-        """What another process packed.
+        """What another process packed; read at once, because a mapping would keep a descriptor open.
 
-        It is copied, because a mapping would keep a descriptor open for each block. A block that is passed on
-        to others keeps its descriptor, and is read only if it is needed here.
+        A block that is passed on to others keeps its descriptor, and is read only if it is needed here.
         """
         if is_passed_on:
             return cls(None, descriptor)

@@ -14,7 +14,6 @@ import stat
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 _ALIVE_SECONDS = 1.0  # a connection that stays open for so long belongs to a live process
 _TRIES = 10
@@ -30,11 +29,6 @@ def main() -> None:
         boot_info = server.serve(boot_info["fork_server"])
         if boot_info is None:
             os._exit(0)
-    begin(boot_info)
-
-
-def begin(boot_info: dict[str, Any]) -> None:
-    """Watch the parent, and serve."""
     descendants = importlib.import_module("senju.descendants")
     descendants.adopt_orphans()
     watcher = threading.Thread(

@@ -1,11 +1,7 @@
 """Starts processes: forked from a server that has loaded everything, or spawned, which takes seconds each.
 
-    lease = ForkServerLease()
-    child = start_process(boot_info, files, output)
-    lease.close()
-
-The fork server lives as long as a lease is open. A forked process inherits the server's settings instead of
-this process's. Where the two differ (environment, limits, cores, import path), processes are spawned.
+A forked process inherits the server's settings instead of this process's. Where the two differ (environment,
+limits, cores, import path), processes are spawned.
 """
 
 import array
@@ -88,10 +84,7 @@ class SpawnedProcess:
             self._process.kill()
 
     def wait(self) -> int | None:
-        """Wait for its end: the exit code, or below 0 the signal that ended it; may be called again.
-
-        None if it has not ended after some seconds: callers hold locks, and must not wait for ever.
-        """
+        """Its exit code, or below 0 the signal that ended it; None after some seconds: callers hold locks."""
         try:
             return self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:

@@ -5,7 +5,6 @@ import os
 import select
 import signal
 import socket
-from collections.abc import Iterator
 from time import monotonic
 from typing import Any
 
@@ -28,6 +27,8 @@ _STACK_SECONDS = 1.0  # for a hung worker to print its stack
 
 class ProcessHandle(WorkerHandle):
     """A worker process: its channel, its lifeline, and what it prints."""
+
+    output: int
 
     def __init__(self, role: Role, index: int, options: dict[str, Any]) -> None:
         self._memory_kills = count_memory_kills()
@@ -58,8 +59,13 @@ class ProcessHandle(WorkerHandle):
             self.output, output = _pipe(ours, theirs)
             os.set_blocking(self.output, False)
             files = [there.fileno(), lifeline, *role.descriptors]
-            with _signals_blocked(not role.is_forkable):
+            # a spawned process inherits blocked stop signals: it unblocks them when it can handle them
+            blocked = () if role.is_forkable else STOP_SIGNALS
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+            try:
                 self._process = start_process(boot_info, files, output, can_fork)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
             ours.pop_all()  # they stay open
 
     def send_signal(self, number: signal.Signals) -> None:
@@ -84,7 +90,6 @@ class ProcessHandle(WorkerHandle):
         return WorkerEnding(f"was killed by signal {-code} ({number.name}{why})", was_killed, lacks_memory)
 
     def stack(self) -> str:
-        assert self.output is not None
         with contextlib.suppress(BlockingIOError):  # earlier output is not part of the stack
             while os.read(self.output, 65536):
                 pass
@@ -102,8 +107,7 @@ class ProcessHandle(WorkerHandle):
         self._process.close()
         self.channel.close()
         os.close(self._lifeline)
-        if self.output is not None:
-            os.close(self.output)
+        os.close(self.output)
 
 
 class ProcessExecutor(Executor):
@@ -137,13 +141,3 @@ def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[i
     reader.callback(os.close, read)
     writer.callback(os.close, write)
     return read, write
-
-
-@contextlib.contextmanager
-def _signals_blocked(is_wanted: bool) -> Iterator[None]:
-    """Let a spawned process inherit blocked stop signals: it unblocks them when it can handle them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS if is_wanted else ())
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -159,7 +159,7 @@ class Journal:
 
     def take_report(self) -> Report:
         """Activities and events since the last report."""
-        report = Report(list(self.activities), self._events)
+        report = Report({}, list(self.activities), self._events)
         self._events = []
         self.activities.clear()
         return report

@@ -221,6 +221,7 @@ class Event(NamedTuple):
 class Report(NamedTuple):
     """What happened since the last report."""
 
+    timings: dict[str, float]  # seconds of each stage; a team alone has none
     activities: list[Activity]
     events: list[Event]
 
@@ -251,11 +252,6 @@ class TeamStatus:
     wanted_workers: int
     workers: tuple[WorkerStatus, ...]
     restarts: int
-
-    @property
-    def memory_bytes(self) -> int:
-        """Of all worker processes."""
-        return sum(worker.memory_bytes for worker in self.workers)
 
 
 class TeamControl(ABC):

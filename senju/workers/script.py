@@ -7,7 +7,6 @@ it, under another name than `__main__`, so that what stands behind the usual gua
 import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
 
 from senju.errors import ConfigError, WorkerError
 
@@ -38,7 +37,7 @@ def import_script(path: str) -> None:
     spec = importlib.util.spec_from_file_location("__mp_main__", path)
     assert spec is not None
     assert spec.loader is not None
-    module: ModuleType = importlib.util.module_from_spec(spec)
+    module = importlib.util.module_from_spec(spec)
     sys.modules["__mp_main__"] = sys.modules[_MAIN] = module
     spec.loader.exec_module(module)
 

@@ -5,6 +5,7 @@ import mmap
 import os
 import tempfile
 from pathlib import Path
+from shutil import disk_usage
 from typing import Any
 
 import numpy as np
@@ -71,17 +72,12 @@ def require_memory(num_bytes: int) -> None:
 def _folder_with_room(num_bytes: int) -> Path:
     """Shared memory's own folder, or the one for temporary files where only that has the room."""
     folders = [folder for folder in (SHARED_MEMORY, Path(tempfile.gettempdir())) if folder.is_dir()]
-    return next((folder for folder in folders if num_bytes <= _room(folder)), folders[0])
-
-
-def _room(folder: Path) -> int:
-    system = os.statvfs(folder)
-    return system.f_bavail * system.f_frsize
+    return next((folder for folder in folders if num_bytes <= disk_usage(folder).free), folders[0])
 
 
 def _open_unlinked(num_bytes: int, folder: Path) -> int:
     """A file without a name in `folder`, with its room reserved."""
-    room = _room(folder)
+    room = disk_usage(folder).free
     if num_bytes > room:
         raise ConfigError(
             f"the rollouts need {mebibytes(num_bytes)} MiB of shared memory and {folder} has "

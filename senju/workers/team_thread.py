@@ -129,11 +129,7 @@ class TeamThread:
             logger.debug("%s takes no message", worker.name)
 
     def _start_missing(self, index: int | None) -> None:
-        """Start workers.
-
-        Starting one may take seconds, and the fork server may not answer. So other threads can take the
-        lock meanwhile: for the status, another number of workers, or the end.
-        """
+        """Start workers. That may take seconds, so other threads can take the lock meanwhile."""
         while index is not None:
             try:
                 handle = self._executor.start(self._role, index)

@@ -8,7 +8,7 @@ import pytest
 
 from senju.backends import shared_block
 from senju.backends.backend import Plan
-from senju.backends.building import new_models, weight_sizes
+from senju.backends.building import new_models
 from senju.backends.shared_block import LEARNER_BYTES, require_room, rollout_bytes
 from senju.collect.exploration import Acting
 from senju.errors import ConfigError
@@ -35,7 +35,7 @@ def refused(plan: Plan) -> tuple[int, int, int, int]:
 
 
 def sizes_of(plan: Plan) -> list[int]:
-    return weight_sizes(new_models(plan))
+    return new_models(plan).sizes
 
 
 @pytest.mark.parametrize("name", ["serial", "threads", "processes"])
