@@ -73,7 +73,7 @@ def explain(state: np.void, action: int) -> Explanation:
     is_over = state["ending"] != Ending.RUNNING
     reasons = []
     if not is_allowed:
-        fault = find_fault(board, state["hands"], side, action)
+        fault = fault_of_action(board, state["hands"], side, action)
         reasons.append(fault or "it would be mate by a dropped pawn")  # the only reason left
     reasons += [f"the game is over: {ending_text(state)}"] if is_over else []
     move, sentence = None, f"{pieces.SIDE_NAMES[side]} has no piece to move"
@@ -111,7 +111,7 @@ def _sentence(board: Board, move: Move) -> str:
     return f"{who}'s {what} goes from {pieces.square_name(move.source)} to {where}{takes}{promotes}"
 
 
-def find_fault(board: Board, hands: Hands, side: Side, action: int) -> str | None:
+def fault_of_action(board: Board, hands: Hands, side: Side, action: int) -> str | None:
     """Why an action is not legal; None if it is, or if it would be mate by a dropped pawn."""
     kind, seen = split_action(action)
     square = pieces.in_view(seen, side)

@@ -12,7 +12,7 @@ from senju.games.shogi.explain import (
     describe_action,
     ending_text,
     explain,
-    find_fault,
+    fault_of_action,
 )
 from senju.games.shogi.layout import NUM_ACTIONS, Ending
 from senju.games.shogi.notation import NotationError, action_of_usi, usi_of_action
@@ -202,7 +202,7 @@ def test_reasons_are_found_exactly_where_the_rules_refuse(seed: int, num_plies: 
     board, hands = state["board"], state["hands"]
     legal = unpack_legal(state["legal"], NUM_ACTIONS)
     for action in range(NUM_ACTIONS):
-        fault = find_fault(board, hands, side, action)
+        fault = fault_of_action(board, hands, side, action)
         if fault is None and not legal[action]:
             usi = usi_of_action(board, side, action)
             assert usi.startswith("P*")
