@@ -8,16 +8,7 @@ from senju.games.gridworld.rules import NOTHING, WorldRules
 
 CELL = 20  # pixels
 FLOOR, IT, INK = "#f3ead7", "#e01b24", "#222222"
-AGENT_COLOURS = [
-    "#1c71d8",
-    "#9141ac",
-    "#e66100",
-    "#26a269",
-    "#63452c",
-    "#c64191",
-    "#12808a",
-    "#5e5c64",
-]
+AGENT_COLOURS = ["#1c71d8", "#9141ac", "#e66100", "#26a269", "#63452c", "#c64191", "#12808a", "#5e5c64"]
 
 
 def painted(rules: WorldRules, names: Names, state: np.void) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.config import Part
-from senju.errors import GameContractError, IllegalActionError
+from senju.errors import ConfigError, GameContractError, IllegalActionError, IllegalPositionError
 from senju.games.game import Game, Observations, Outcomes, States, state_bytes
 from senju.games.gridworld.core.start import reset_rows
 from senju.games.gridworld.core.turn import step_rows
@@ -35,8 +35,11 @@ class Gridworld(Game):
                 f"{self.name}: `rules` returned {self.declared!r}; expected WorldRules(…); "
                 "check that it has a return statement"
             )
-        self.names: Names = names_of(self.name, self.declared)
-        self.tables = make_tables(self.name, self.declared, self.names)
+        try:
+            self.names: Names = names_of(self.declared)
+            self.tables = make_tables(self.declared, self.names)
+        except ConfigError as error:
+            raise ConfigError(f"{self.name}: {error}") from None
         rules = self.declared
         self.num_seats = self.num_acting = rules.num_agents
         self.num_actions = len(rules.actions)
@@ -105,7 +108,10 @@ class Gridworld(Game):
         """
         states = self.new_states(1)
         states["key"] = key
-        parse_board(self.name, self.declared, self.names, text, states[0])
+        try:
+            parse_board(self.declared, self.names, text, states[0])
+        except IllegalPositionError as error:
+            raise IllegalPositionError(f"{self.name}: {error}") from None
         return states
 
     def board_svg(self, state: np.void) -> str:

@@ -19,21 +19,12 @@ MAX_SECONDS = 999_999_999  # of a move, plus fractions of a second
 
 # CSA's endings, and the winner: the side to move, the other side, Black, White, or none
 ENDINGS = {
-    "%TORYO": "other",
-    "%TSUMI": "other",
-    "%TIME_UP": "other",
-    "%ILLEGAL_MOVE": "other",
+    **dict.fromkeys(("%TORYO", "%TSUMI", "%TIME_UP", "%ILLEGAL_MOVE"), "other"),
     "%+ILLEGAL_ACTION": "white",
     "%-ILLEGAL_ACTION": "black",
     "%KACHI": "mover",
-    "%SENNICHITE": "none",
-    "%JISHOGI": "none",
-    "%HIKIWAKE": "none",
-    "%MAX_MOVES": "none",
-    "%CHUDAN": "none",
-    "%MATTA": "none",
-    "%FUZUMI": "none",
-    "%ERROR": "none",
+    **dict.fromkeys(("%SENNICHITE", "%JISHOGI", "%HIKIWAKE", "%MAX_MOVES"), "none"),
+    **dict.fromkeys(("%CHUDAN", "%MATTA", "%FUZUMI", "%ERROR"), "none"),
 }
 
 
