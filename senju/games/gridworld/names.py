@@ -35,12 +35,6 @@ class Names:
     planes: tuple[str, ...]  # names of the observation's planes
     view_shape: tuple[int, int, int]  # planes, rows, columns
 
-    @property
-    def grid_shape(self) -> tuple[int, int, int]:
-        """Layers, rows, columns."""
-        layers, height, width = self.map.shape
-        return layers, height, width
-
     def kind(self, name: str, where: str) -> int:
         """The number of a kind; `where` is for the error message."""
         if name not in self.kinds:

@@ -21,7 +21,7 @@ def painted(rules: WorldRules, names: Names, state: np.void) -> tuple[NDArray[np
             fills[index] = 0 if kind.leaves == NOTHING else names.kinds.index(kind.leaves)
     first_beam = 1 + len(rules.kinds)
     tops[first_beam:], fills[first_beam:] = fills[first_beam:], 0
-    below, above = np.zeros(names.grid_shape[1:], np.uint8), np.zeros(names.grid_shape[1:], np.uint8)
+    below, above = np.zeros(names.map.shape[1:], np.uint8), np.zeros(names.map.shape[1:], np.uint8)
     for layer in state["grid"]:
         below = np.where(fills[layer] > 0, fills[layer], below)
         above = np.where(tops[layer] > 0, tops[layer], above)
@@ -30,7 +30,7 @@ def painted(rules: WorldRules, names: Names, state: np.void) -> tuple[NDArray[np
 
 def board_svg(rules: WorldRules, names: Names, state: np.void) -> str:
     """The world as an SVG picture."""
-    _, rows, columns = names.grid_shape
+    _, rows, columns = names.map.shape
     height, width = rows * CELL, columns * CELL
     below, above = painted(rules, names, state)
     parts = [

@@ -14,7 +14,7 @@ from senju.games.gridworld.rules import NOTHING, Spawn, WorldRules
 from senju.kernels import pack_legal
 
 
-def state_dtype(grid_shape: tuple[int, int, int], num_agents: int) -> np.dtype[np.void]:
+def state_dtype(grid_shape: tuple[int, ...], num_agents: int) -> np.dtype[np.void]:
     """The dtype of one row's state."""
     agents = (num_agents,)
     return np.dtype(
@@ -73,12 +73,12 @@ def _table(rows: list[list[int]], columns: int) -> NDArray[np.int64]:
 
 def _sizes(rules: WorldRules, names: Names) -> NDArray[np.int64]:
     sizes = np.full(at.NUM_SIZES, NONE, np.int64)
-    _, sizes[at.HEIGHT], sizes[at.WIDTH] = names.grid_shape
+    _, sizes[at.HEIGHT], sizes[at.WIDTH] = names.map.shape
     sizes[at.LAYERS] = names.num_layers
     if rules.beams:
         sizes[at.BEAM_LAYER] = names.num_layers
     sizes[at.AGENTS], sizes[at.MAX_TURNS] = rules.num_agents, rules.max_turns
-    fields = state_dtype(names.grid_shape, rules.num_agents).fields
+    fields = state_dtype(names.map.shape, rules.num_agents).fields
     assert fields is not None
     offsets = [fields[field][1] for field in ("grid", "y", "x", "facing", "marked")]
     sizes[at.GRID_AT : at.MARKED_AT + 1] = offsets
@@ -92,7 +92,7 @@ def _sizes(rules: WorldRules, names: Names) -> NDArray[np.int64]:
 def _set_view(rules: WorldRules, names: Names, sizes: NDArray[np.int64]) -> None:
     view, planes = rules.view, names.planes
     sizes[at.PLANES], sizes[at.VIEW_HEIGHT], sizes[at.VIEW_WIDTH] = names.view_shape
-    _, height, width = names.grid_shape
+    _, height, width = names.map.shape
     cells = names.view_shape[1] * names.view_shape[2]
     if view.shows_position and cells < max(height, width):
         raise ConfigError(
@@ -204,7 +204,7 @@ def _starts(rules: WorldRules, names: Names) -> NDArray[np.int64]:
     holds_wanted = np.isin(grid, [kind for kind in wanted if kind]).any(axis=0)
     is_free = passable[grid].all(axis=0) & (holds_wanted | (is_empty & (0 in wanted)))
     starts = np.flatnonzero(is_free).astype(np.int64)
-    _, height, width = names.grid_shape
+    _, height, width = names.map.shape
     what = f"the map of {height}×{width}"
     if not len(starts):
         raise ConfigError(

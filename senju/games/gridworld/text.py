@@ -24,7 +24,7 @@ _AGENT = re.compile(r"(\S) faces (up|right|down|left)(, is it)?(?:, on (.+))?")
 
 def board_text(rules: WorldRules, names: Names, state: np.void) -> str:
     """The map, the turn, and for each agent its direction, whether it is "it", and the things beneath it."""
-    _, height, width = names.grid_shape
+    _, height, width = names.map.shape
     letters = [[_letter(names, state, y, x) for x in range(width)] for y in range(height)]
     notes = [f"turn {state['turn']} of {rules.max_turns}"]
     for seat, (y, x) in enumerate(zip(state["y"].tolist(), state["x"].tolist(), strict=True)):
@@ -46,7 +46,7 @@ def _letter(names: Names, state: np.void, y: int, x: int) -> str:
 
 def parse_board(rules: WorldRules, names: Names, text: str, state: np.void) -> None:
     """Set up a state from a text; the key is not changed."""
-    _, height, width = names.grid_shape
+    _, height, width = names.map.shape
     lines = textwrap.dedent(text).strip().split("\n")
     board, notes = lines[:height], lines[height:]
     if len(board) < height or any(len(line) != width for line in board):

@@ -45,7 +45,7 @@ class Gridworld(Game):
         self.num_actions = len(rules.actions)
         self.longest_game = rules.max_turns
         self.observation_shape = self.names.view_shape
-        self.state_dtype = state_dtype(self.names.grid_shape, rules.num_agents)
+        self.state_dtype = state_dtype(self.names.map.shape, rules.num_agents)
 
     @abstractmethod
     def rules(self, config: Any) -> WorldRules:

@@ -10,28 +10,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from senju.games.shogi.csa_position import (
-    CsaError,
-    PositionReader,
-    format_position,
-    kind_of_code,
-    square_of_digits,
-)
+from senju.games.shogi.csa_position import CsaError, PositionReader, format_position, kind_of_code
 from senju.games.shogi.explain import explain
 from senju.games.shogi.layout import HAND_KINDS, PROMOTED
-from senju.games.shogi.notation import Move, NotationError, action_of_move, csa_of_move, usi_of_move
+from senju.games.shogi.notation import Move, NotationError, action_of_move, csa_of_move, square_of_digits
 from senju.games.shogi.pieces import CSA_CODES, SIDE_NAMES, piece_on, piece_type, side_of
 from senju.games.shogi.position import Position
-from senju.games.shogi.record import (
-    ENDINGS,
-    MAX_PLIES,
-    MAX_SECONDS,
-    GameRecord,
-    RecordError,
-    checked,
-    new_position,
-    replay,
-)
+from senju.games.shogi.record import ENDINGS, MAX_PLIES, MAX_SECONDS, GameRecord, RecordError, checked, replay
 from senju.games.shogi.sfen import SfenError, format_sfen, parse_sfen
 from senju.kernels import is_allowed
 
@@ -61,7 +46,7 @@ def read_csa_file(path: Path | str, *, allow_unfinished: bool = False) -> list[G
     try:
         octets = Path(path).read_bytes()
     except OSError as error:
-        raise CsaError(f"cannot read {_shown(path)}: {error.strerror}") from None
+        raise CsaError(f"cannot read {f'{path}'[-500:]}: {error.strerror}") from None
     except (TypeError, ValueError) as error:  # a number, or a name with a zero byte
         raise CsaError(f"{reprlib.repr(path)} is not a path: {error}") from None
     try:
@@ -107,10 +92,6 @@ def write_csa(record: GameRecord) -> str:
     """
     checked(record)
     return "".join(f"{line}\n" for line in _lines(record))
-
-
-def _shown(path: Path | str) -> str:
-    return f"{path}" if len(f"{path}") <= 500 else f"…{path}"[-500:]
 
 
 def _lines(record: GameRecord) -> Iterator[str]:
@@ -244,7 +225,7 @@ class _GameReader:
         elif text in ("+", "-"):
             record.sfen = format_sfen(*self.start.finish(text))
             try:
-                self.position = new_position(record.sfen)
+                self.position = Position(record.sfen, max_plies=MAX_PLIES)
             except SfenError as error:
                 raise CsaError(f"in the position before it: {error}") from None
         else:
@@ -288,8 +269,8 @@ class _GameReader:
             raise CsaError(f"ply {number} is not legal: {error}") from None
         if not is_allowed(position.state["legal"], action):
             raise CsaError(f"ply {number} is not legal: {explain(position.state, action).reason}")
+        self.record.moves.append(position.usi(action))
         position.push(action)
-        self.record.moves.append(usi_of_move(move))
         self.times.append(None)
 
     def _finish(self, allow_unfinished: bool) -> None:

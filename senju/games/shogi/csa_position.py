@@ -7,6 +7,7 @@ import numpy as np
 from senju.errors import SenjuError
 from senju.games.shogi import pieces
 from senju.games.shogi.layout import HAND_KINDS, NUM_OF_KIND, OF_WHITE, START_SFEN, UNPROMOTED
+from senju.games.shogi.notation import square_of_digits
 from senju.games.shogi.pieces import Board, Hands, PieceType, Side, Square
 from senju.games.shogi.sfen import Placement, find_fault, parse_sfen
 
@@ -23,11 +24,6 @@ def kind_of_code(code: str) -> PieceType:
     if code not in pieces.CSA_CODES[1:]:
         raise CsaError(f"{code!r} is not a piece; expected one of {' '.join(pieces.CSA_CODES[1:])}")
     return pieces.CSA_CODES.index(code)
-
-
-def square_of_digits(digits: str) -> Square:
-    """The square of two digits from 1 to 9."""
-    return 9 * (int(digits[0]) - 1) + int(digits[1]) - 1
 
 
 class PositionReader:

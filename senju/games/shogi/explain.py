@@ -11,15 +11,7 @@ import numpy as np
 
 from senju.games.shogi import layout, pieces
 from senju.games.shogi.layout import Ending
-from senju.games.shogi.notation import (
-    Move,
-    NotationError,
-    action_number,
-    kif_of_move,
-    move_of_action,
-    split_action,
-    usi_of_move,
-)
+from senju.games.shogi.notation import Move, NotationError, action_number, move_of_action, split_action
 from senju.games.shogi.pieces import Board, Hands, Side, Square
 from senju.kernels import WORD_BITS
 
@@ -41,7 +33,7 @@ class Explanation(NamedTuple):
     reason: str | None  # why it is not legal
 
     def __str__(self) -> str:
-        name = f"{usi_of_move(self.move)} ({kif_of_move(self.move)}), " if self.move else ""
+        name = f"{self.move}, " if self.move else ""
         verdict = "It is legal." if self.is_legal else f"It is not legal: {self.reason}."
         is_action = 0 <= self.action < layout.NUM_ACTIONS
         view = " in White's view" if is_action and self.side == layout.WHITE else ""

@@ -32,6 +32,9 @@ class Move(NamedTuple):
     target: Square
     promotes: bool
 
+    def __str__(self) -> str:
+        return f"{usi_of_move(self)} ({kif_of_move(self)})"
+
 
 def action_number(action: SupportsIndex) -> int:
     """An action as a Python int, in range or not.
@@ -182,6 +185,11 @@ def square_digits(square: Square) -> str:
     return f"{square // 9 + 1}{square % 9 + 1}"
 
 
+def square_of_digits(digits: str) -> Square:
+    """The square of two digits from 1 to 9."""
+    return 9 * (int(digits[0]) - 1) + int(digits[1]) - 1
+
+
 def kif_of_move(move: Move, previous_target: Square | None = None) -> str:
     """A move in Japanese, as in KIF; 同 if it captures on the square of the move before.
 
@@ -191,11 +199,10 @@ def kif_of_move(move: Move, previous_target: Square | None = None) -> str:
     '同　銀(31)'
     """
     name = _KANJI_NAMES.get(move.kind, pieces.KANJI[move.kind])
-    square = "同　" if move.target == previous_target else _kanji_square(move.target)
+    file, rank = divmod(move.target, 9)
+    square = f"{'１２３４５６７８９'[file]}{pieces.KANJI_DIGITS[rank + 1]}"
+    if move.target == previous_target:
+        square = "同　"
     if move.source is None:
         return f"{square}{name}打"
     return f"{square}{name}{'成' * move.promotes}({square_digits(move.source)})"
-
-
-def _kanji_square(square: Square) -> str:
-    return f"{'１２３４５６７８９'[square // 9]}{pieces.KANJI_DIGITS[square % 9 + 1]}"
