@@ -3,7 +3,7 @@
 The search answers the question "can this seat force a win?"; if neither seat can, the position is a
 draw. Proven answers go into a transposition table, which is kept between calls.
 
-Bits are those of `connect_four_board`; heights count from 0, and seat 0 moves first. A threat of a seat is
+Bits are those of `connect_four`; heights count from 0, and seat 0 moves first. A threat of a seat is
 an empty cell where its stone would complete four.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.errors import IllegalPositionError
-from senju.games.connect_four_board import CELLS, COLUMNS, has_four
+from senju.games.connect_four import CELLS, COLUMNS, has_four
 from senju.games.game import ILLEGAL, States
 from senju.kernels import ONE, ZERO, compiled, popcount
 

@@ -2,6 +2,7 @@
 
 import re
 import reprlib
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -99,7 +100,7 @@ def _require_placement(board: Board, hands: Hands, side: int, number: int) -> No
 
 def find_fault(board: Board, hands: Hands) -> str | None:
     """Why a position is impossible: a wrong number of kings or pieces, stuck pieces, doubled pawns."""
-    return _find_wrong_count(board, hands) or _find_stuck_piece(board) or _find_doubled_pawns(board)
+    return next(_faults(board, hands), None)
 
 
 def _parse_board(field: str) -> Board:
@@ -164,38 +165,29 @@ def _parse_hands(field: str) -> Hands:
     return hands
 
 
-def _find_wrong_count(board: Board, hands: Hands) -> str | None:
+def _faults(board: Board, hands: Hands) -> Iterator[str]:
     codes = [int(piece) for piece in board if piece]
     for side in (0, 1):
         num_kings = codes.count(KING | OF_WHITE * side)
         if num_kings != 1:
             found = "no king" if num_kings == 0 else f"{num_kings} kings"
-            return f"{pieces.SIDE_NAMES[side]} has {found}; expected exactly one"
+            yield f"{pieces.SIDE_NAMES[side]} has {found}; expected exactly one"
     kinds = [UNPROMOTED.get(pieces.piece_type(piece), pieces.piece_type(piece)) for piece in codes]
     for kind in HAND_KINDS:
         on_board, in_hand = kinds.count(kind), int(hands[:, HAND_KINDS.index(kind)].sum())
         total, most = on_board + in_hand, NUM_OF_KIND[kind]
         if total > most:
             where = f"{on_board} on the board, {in_hand} in hand"
-            return f"there are {total} {pieces.NAMES[kind]}s ({where}); a set has {most}"
-    return None
-
-
-def _find_stuck_piece(board: Board) -> str | None:
+            yield f"there are {total} {pieces.NAMES[kind]}s ({where}); a set has {most}"
     for square in np.flatnonzero(board).tolist():
         if not pieces.could_move_on(pieces.piece_type(board[square]), square, pieces.side_of(board[square])):
-            return f"{pieces.piece_on(board, square)} could never move"
-    return None
-
-
-def _find_doubled_pawns(board: Board) -> str | None:
+            yield f"{pieces.piece_on(board, square)} could never move"
     for side in (0, 1):
         for file in range(9):
             pawns = 9 * file + np.flatnonzero(board[9 * file : 9 * file + 9] == (PAWN | OF_WHITE * side))
             if len(pawns) > 1:
                 squares = " and ".join(pieces.square_name(square) for square in pawns.tolist())
-                return f"{pieces.SIDE_NAMES[side]} has two unpromoted pawns on file {file + 1}: {squares}"
-    return None
+                yield f"{pieces.SIDE_NAMES[side]} has two unpromoted pawns on file {file + 1}: {squares}"
 
 
 def _format_rank(codes: list[int]) -> str:
