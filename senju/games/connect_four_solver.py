@@ -259,8 +259,7 @@ class Solver:
 
     def can_solve(self, states: States) -> NDArray[np.bool_]:
         """Which rows have enough stones."""
-        enough: NDArray[np.bool_] = states["num_moves"] >= MIN_STONES
-        return enough
+        return np.asarray(states["num_moves"] >= MIN_STONES)
 
     def values(self, states: States) -> NDArray[np.int8]:
         """[row, column]: the mover's result, 1, 0 or -1, or `ILLEGAL` if the column is full.

@@ -43,6 +43,7 @@ def make_tables(rules: WorldRules, names: Names) -> Tables:
         kinds = [names.kind(kind, f"spawning on {spawn.onto}") for kind in spawn.kinds]
         spawn_kinds[rule, : len(kinds)] = kinds
     limits = [spawn.only_while.at_most if spawn.only_while else 1.0 for spawn in spawns]
+    beam_rows = [[names.kinds.index(beam.name), beam.length, beam.sideways] for beam in beams]
     # unit_interval(word) < p is (word >> 11) < p * 2**53
     thresholds = [math.ceil(math.ldexp(spawn.probability, 53)) for spawn in spawns]
     return Tables(
@@ -51,9 +52,7 @@ def make_tables(rules: WorldRules, names: Names) -> Tables:
         values=np.array([0.0, *[kind.value for kind in rules.kinds], *[0.0] * len(beams)]),
         actions=_actions(rules),
         legal=pack_legal(np.ones(len(rules.actions), np.bool_)),
-        beams=_table(
-            [[names.kinds.index(beam.name), beam.length, beam.sideways] for beam in beams], at.BEAM_COLUMNS
-        ),
+        beams=_table(beam_rows, at.BEAM_COLUMNS),
         beam_changes=_beam_changes(rules, names),
         hit_values=np.array([beam.hit_value for beam in beams], np.float64),
         spawns=_table([_spawn(spawn, names) for spawn in spawns], at.SPAWN_COLUMNS),
@@ -73,8 +72,8 @@ def _table(rows: list[list[int]], columns: int) -> NDArray[np.int64]:
 
 def _sizes(rules: WorldRules, names: Names) -> NDArray[np.int64]:
     sizes = np.full(at.NUM_SIZES, NONE, np.int64)
-    _, sizes[at.HEIGHT], sizes[at.WIDTH] = names.map.shape
-    sizes[at.LAYERS] = names.num_layers
+    _, height, width = names.map.shape
+    sizes[at.HEIGHT], sizes[at.WIDTH], sizes[at.LAYERS] = height, width, names.num_layers
     if rules.beams:
         sizes[at.BEAM_LAYER] = names.num_layers
     sizes[at.AGENTS], sizes[at.MAX_TURNS] = rules.num_agents, rules.max_turns
@@ -82,17 +81,8 @@ def _sizes(rules: WorldRules, names: Names) -> NDArray[np.int64]:
     assert fields is not None
     offsets = [fields[field][1] for field in ("grid", "y", "x", "facing", "marked")]
     sizes[at.GRID_AT : at.MARKED_AT + 1] = offsets
-    _set_view(rules, names, sizes)
-    if rules.tag and not 0 <= rules.tag.num_marked <= rules.num_agents:
-        raise ConfigError(f"num_marked={rules.tag.num_marked}; expected 0 to num_agents={rules.num_agents}")
-    sizes[at.NUM_MARKED] = rules.tag.num_marked if rules.tag else NONE
-    return sizes
-
-
-def _set_view(rules: WorldRules, names: Names, sizes: NDArray[np.int64]) -> None:
     view, planes = rules.view, names.planes
     sizes[at.PLANES], sizes[at.VIEW_HEIGHT], sizes[at.VIEW_WIDTH] = names.view_shape
-    _, height, width = names.map.shape
     cells = names.view_shape[1] * names.view_shape[2]
     if view.shows_position and cells < max(height, width):
         raise ConfigError(
@@ -107,6 +97,10 @@ def _set_view(rules: WorldRules, names: Names, sizes: NDArray[np.int64]) -> None
         raise ConfigError("view.shows_mark needs tag=TagRule(…)")
     for index, plane in zip(range(at.AGENT_PLANE, at.COLUMN_PLANE + 1), OWN_PLANES, strict=True):
         sizes[index] = planes.index(plane) if plane in planes else NONE
+    if rules.tag and not 0 <= rules.tag.num_marked <= rules.num_agents:
+        raise ConfigError(f"num_marked={rules.tag.num_marked}; expected 0 to num_agents={rules.num_agents}")
+    sizes[at.NUM_MARKED] = rules.tag.num_marked if rules.tag else NONE
+    return sizes
 
 
 def _kinds(rules: WorldRules, names: Names) -> NDArray[np.int64]:

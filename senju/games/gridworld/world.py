@@ -29,7 +29,7 @@ class Gridworld(Game):
 
     def __init__(self, config: Part | None = None) -> None:
         super().__init__(config)
-        self.declared = self.rules(self.config)
+        self.declared = rules = self.rules(self.config)
         if not isinstance(self.declared, WorldRules):
             raise GameContractError(
                 f"{self.name}: `rules` returned {self.declared!r}; expected WorldRules(…); "
@@ -40,7 +40,6 @@ class Gridworld(Game):
             self.tables = make_tables(self.declared, self.names)
         except ConfigError as error:
             raise ConfigError(f"{self.name}: {error}") from None
-        rules = self.declared
         self.num_seats = self.num_acting = rules.num_agents
         self.num_actions = len(rules.actions)
         self.longest_game = rules.max_turns

@@ -43,9 +43,12 @@ def board_text(state: np.void, letters: Letters = "japanese") -> str:
         raise ConfigError(f"letters={letters!r}: expected 'japanese' or 'latin'")
     is_japanese = letters == "japanese"
     hands = [_hand_text(state["hands"], side, is_japanese) for side in (0, 1)]
-    board = state["board"]
-    ranks = japanese_ranks(board) if is_japanese else map(_latin_rank, pieces.ranks_of(board))
-    files = FILES_JAPANESE if is_japanese else "  " + "  ".join("987654321")
+    if is_japanese:
+        files, ranks = FILES_JAPANESE, japanese_ranks(state["board"])
+    else:
+        files, ranks = "  " + "  ".join("987654321"), []
+        for rank in pieces.ranks_of(state["board"]):
+            ranks.append("|" + "".join(f"{pieces.letter_of(code) or '.':>2} " for code in rank) + "|")
     lines = [f"{rank} {name}" for rank, name in zip(ranks, pieces.RANKS, strict=True)]
     top, bottom = f"White in hand: {hands[1]}", f"Black in hand: {hands[0]}"
     return "\n".join([top, files, EDGE, *lines, EDGE, bottom, _status(state)])
@@ -59,10 +62,6 @@ def japanese_ranks(board: Board) -> list[str]:
 
 def _japanese_piece(code: int) -> str:
     return f"{'v' if code and pieces.side_of(code) == WHITE else ' '}{pieces.KANJI[pieces.piece_type(code)]}"
-
-
-def _latin_rank(rank: list[int]) -> str:
-    return "|" + "".join(f"{pieces.letter_of(code) or '.':>2} " for code in rank) + "|"
 
 
 def _hand_text(hands: Hands, side: Side, is_japanese: bool) -> str:

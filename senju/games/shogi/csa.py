@@ -6,6 +6,7 @@ http://www2.computer-shogi.org/protocol/record_v22.html describes the format.
 import re
 import reprlib
 from collections.abc import Iterator
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
@@ -103,25 +104,23 @@ def _lines(record: GameRecord) -> Iterator[str]:
         if not key or ":" in key:
             raise RecordError(f"header {key!r}: expected a name without ':'")
         yield from (f"${key}:{line}" for line in _split(value))
-    yield from _comment_lines(record, 0)
+    yield from _notes(record, 0, None)
     placement = parse_sfen(record.sfen)
     yield from format_position(placement.board, placement.hands, placement.side)
     for ply in replay(record):
         yield csa_of_move(ply.move)
-        yield from _time_lines(ply.seconds)
-        yield from _comment_lines(record, ply.number)
+        yield from _notes(record, ply.number, ply.seconds)
     if record.ending:
         yield record.ending
-        yield from _time_lines(record.ending_time)
-        yield from _comment_lines(record, len(record.moves) + 1)
+        yield from _notes(record, len(record.moves) + 1, record.ending_time)
 
 
-def _comment_lines(record: GameRecord, ply: int) -> list[str]:
-    return [f"'{line}" for line in _split(record.comments[ply])] if ply in record.comments else []
-
-
-def _time_lines(seconds: float | None) -> list[str]:
-    return [] if seconds is None else [f"T{_time_text(seconds)}"]
+def _notes(record: GameRecord, ply: int, seconds: float | None) -> Iterator[str]:
+    """The time and the comment of a ply."""
+    if seconds is not None:
+        yield f"T{_time_text(seconds)}"
+    if ply in record.comments:
+        yield from (f"'{line}" for line in _split(record.comments[ply]))
 
 
 def _time_text(seconds: float) -> str:
@@ -136,17 +135,16 @@ def _split(text: str) -> list[str]:
 
 
 def _decoded(octets: bytes) -> str:
-    known, declared = {"UTF-8": "utf-8", "SHIFT_JIS": "cp932"}, _ENCODING.match(octets)
-    names = [declared[1].decode().upper()] if declared else list(known)
-    if names[0] not in known:
-        raise CsaError(f"line 1: encoding {names[0][:40]!r} is unknown; expected UTF-8 or SHIFT_JIS")
-    encodings = [known[name] for name in names]
-    for encoding in encodings:
-        try:
+    encodings = {"UTF-8": "utf-8", "SHIFT_JIS": "cp932"}
+    if declared := _ENCODING.match(octets):
+        name = declared[1].decode().upper()
+        if name not in encodings:
+            raise CsaError(f"line 1: encoding {name[:40]!r} is unknown; expected UTF-8 or SHIFT_JIS")
+        encodings = {name: encodings[name]}
+    for encoding in encodings.values():
+        with suppress(UnicodeDecodeError):
             return octets.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-    raise CsaError(f"the content is not text in {' or '.join(encodings)}")
+    raise CsaError(f"the content is not text in {' or '.join(encodings.values())}")
 
 
 def _statements(text: str) -> Iterator[Statement]:

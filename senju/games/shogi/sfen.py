@@ -78,8 +78,11 @@ def format_sfen(board: Board, hands: Hands, side: int, number: int = 1) -> str:
     True
     """
     _require_placement(board, hands, side, number)
-    ranks = "/".join(map(_format_rank, pieces.ranks_of(board)))
-    return f"{ranks} {'bw'[side]} {_format_hands(hands)} {number}"
+    ranks = ["".join(pieces.letter_of(code) or "1" for code in rank) for rank in pieces.ranks_of(board)]
+    squares = re.sub("1+", lambda empty: str(len(empty[0])), "/".join(ranks))
+    held = [(kind | OF_WHITE * owner, count) for owner in (0, 1) for kind, count in pieces.held(hands, owner)]
+    in_hand = "".join(f"{count if count > 1 else ''}{pieces.letter_of(code)}" for code, count in held)
+    return f"{squares} {'bw'[side]} {in_hand or '-'} {number}"
 
 
 def _require_placement(board: Board, hands: Hands, side: int, number: int) -> None:
@@ -188,13 +191,3 @@ def _faults(board: Board, hands: Hands) -> Iterator[str]:
             if len(pawns) > 1:
                 squares = " and ".join(pieces.square_name(square) for square in pawns.tolist())
                 yield f"{pieces.SIDE_NAMES[side]} has two unpromoted pawns on file {file + 1}: {squares}"
-
-
-def _format_rank(codes: list[int]) -> str:
-    squares = "".join(pieces.letter_of(piece) or "1" for piece in codes)
-    return re.sub("1+", lambda empty: str(len(empty[0])), squares)
-
-
-def _format_hands(hands: Hands) -> str:
-    codes = [(kind | OF_WHITE * side, count) for side in (0, 1) for kind, count in pieces.held(hands, side)]
-    return "".join(f"{count if count > 1 else ''}{pieces.letter_of(code)}" for code, count in codes) or "-"
