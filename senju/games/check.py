@@ -18,7 +18,7 @@ from senju.errors import ConfigError, GameContractError, IllegalActionError
 from senju.games.game import Game, Observations, Outcomes, States
 from senju.games.guards import GuardBytes, guarded, is_intact
 from senju.games.rows import ACTION, Rows, choose_at_random
-from senju.kernels import legal_words, unpack_legal
+from senju.kernels import unpack_legal
 from senju.usercode import passes_on
 
 FILLINGS = (0x00, 0xFF)  # an output that differs after these two fillings was not written in full
@@ -157,22 +157,16 @@ def _padding(dtype: np.dtype[Any]) -> int:
 
 
 def _new_arrays(checker: _Checker) -> None:
-    game, rows, acting = checker.game, checker.num_rows, (checker.num_rows, checker.game.num_acting)
-    expected: dict[str, tuple[tuple[int, ...], Any]] = {
-        "states": ((rows,), game.state_dtype),
-        "observation": ((*acting, *game.observation_shape), game.observation_dtype),
-        "legal": ((*acting, legal_words(game.num_actions)), np.uint64),
-        "seats": (acting, np.int8),
-        "rewards": ((rows, game.num_seats), np.float32),
-        "terminated": ((rows,), np.bool_),
-        "truncated": ((rows,), np.bool_),
-    }
-    made: list[NDArray[Any]] = [game.new_states(rows), *game.new_observations(rows), *game.new_outcomes(rows)]
-    for (name, (shape, dtype)), array in zip(expected.items(), made, strict=True):
+    game, rows = checker.game, checker.num_rows
+    names = ("states", *Observations._fields, *Outcomes._fields)
+    made = (game.new_states(rows), *game.new_observations(rows), *game.new_outcomes(rows))
+    # as the class Game makes them, where the game makes its own
+    right = (Game.new_states(game, rows), *Game.new_observations(game, rows), *Game.new_outcomes(game, rows))
+    for name, array, expected in zip(names, made, right, strict=True):
         checker.expect(
-            array.shape == shape and array.dtype == np.dtype(dtype),
+            array.shape == expected.shape and array.dtype == expected.dtype,
             f"new arrays for {name} are {array.dtype}{list(array.shape)}, "
-            f"expected {np.dtype(dtype)}{list(shape)}",
+            f"expected {expected.dtype}{list(expected.shape)}",
         )
 
 

@@ -3,7 +3,7 @@
 The search answers the question "can this seat force a win?"; if neither seat can, the position is a
 draw. Proven answers go into a transposition table, which is kept between calls.
 
-Bits are those of `connect_four_board`; heights count from 0, and seat 0 moves first. A threat of a seat is
+Bits are those of `connect_four`; heights count from 0, and seat 0 moves first. A threat of a seat is
 an empty cell where its stone would complete four.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.errors import IllegalPositionError
-from senju.games.connect_four_board import CELLS, COLUMNS, has_four
+from senju.games.connect_four import CELLS, COLUMNS, has_four
 from senju.games.game import ILLEGAL, States
 from senju.kernels import ONE, ZERO, compiled, popcount
 
@@ -259,8 +259,7 @@ class Solver:
 
     def can_solve(self, states: States) -> NDArray[np.bool_]:
         """Which rows have enough stones."""
-        enough: NDArray[np.bool_] = states["num_moves"] >= MIN_STONES
-        return enough
+        return np.asarray(states["num_moves"] >= MIN_STONES)
 
     def values(self, states: States) -> NDArray[np.int8]:
         """[row, column]: the mover's result, 1, 0 or -1, or `ILLEGAL` if the column is full.

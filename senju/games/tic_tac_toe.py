@@ -16,7 +16,6 @@ EMPTY = np.int8(-1)  # a square holds EMPTY or the seat that marked it
 
 STATE = np.dtype([("board", np.int8, SQUARES), ("num_moves", np.int8), ("is_over", np.bool_)])
 
-
 _ROWS = np.arange(SQUARES).reshape(SIDE, SIDE)
 LINES = np.array([*_ROWS, *_ROWS.T, [0, 4, 8], [2, 4, 6]], np.int64)  # [line, 3]
 

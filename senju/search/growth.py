@@ -7,19 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.kernels import ONE, WORD_BITS, ZERO, compiled, count_allowed, log_normaliser, trailing_zeros
+from senju.search import tree
 from senju.search.proofs import can_improve, clip_to_bounds, prove_upwards, value_of
-from senju.search.tree import (
-    ENDED,
-    INNER,
-    NUM_EDGES,
-    PENDING,
-    Edges,
-    Nodes,
-    TreeSizes,
-    move_best_prior_first,
-    new_node,
-    swap_edges,
-)
+from senju.search.tree import Edges, Nodes, TreeSizes, move_best_prior_first, new_node, swap_edges
 
 # the largest value that the network can give; only the end of a game proves a win
 ALMOST_WON = 1.0 - 2.0**-10
@@ -105,7 +95,7 @@ def select(
         index = 0
         while True:
             nodes[index]["pending"] += 1
-            if nodes[index]["kind"] == PENDING:
+            if nodes[index]["kind"] == tree.PENDING:
                 collisions[num_collisions] = index
                 num_collisions += 1
                 break
@@ -151,7 +141,7 @@ def trace(
 
 @compiled
 def _end(node: np.void, value: float) -> None:
-    node["kind"], node["lower"], node["upper"], node["distance"] = ENDED, value, value, 0
+    node["kind"], node["lower"], node["upper"], node["distance"] = tree.ENDED, value, value, 0
 
 
 @compiled
@@ -162,7 +152,7 @@ def _add_edges(
     normaliser = log_normaliser(scores, legal)
     if np.isnan(normaliser):
         return False
-    first = sizes[NUM_EDGES]
+    first = sizes[tree.NUM_EDGES]
     num_edges = int(count_allowed(legal))
     position = first
     for word in range(legal.shape[0]):
@@ -175,9 +165,9 @@ def _add_edges(
             edge["prior"] = math.exp(scores[action] - normaliser) if normaliser > -np.inf else 1.0 / num_edges
             position += 1
             bits &= bits - ONE
-    sizes[NUM_EDGES] = position
+    sizes[tree.NUM_EDGES] = position
     node["first_edge"], node["num_edges"], node["num_opened"] = first, num_edges, 0
-    node["kind"] = INNER
+    node["kind"] = tree.INNER
     move_best_prior_first(edges, first, 0, num_edges)
     return True
 
@@ -271,7 +261,7 @@ def back_up(
     """
     for row in range(leaves.shape[0]):
         index, value = leaves[row], results[row]
-        if nodes[index]["kind"] == ENDED:
+        if nodes[index]["kind"] == tree.ENDED:
             prove_upwards(nodes, edges, nodes[index]["parent"])
         while index >= 0:
             node = nodes[index]

@@ -1,7 +1,4 @@
-"""Gridworlds: worlds of cells with several agents, declared in a few lines and played by compiled code.
-
-from senju.games.gridworld import MOVES, NOTHING, CellKind, Gridworld, Spawn, View, WorldRules, walled
-"""
+"""Gridworlds: worlds of cells with several agents, declared in a few lines and played by compiled code."""
 
 from senju.games.gridworld.rules import (
     MOVES,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,23 +10,14 @@ from PIL import Image
 
 from senju.errors import ConfigError
 from senju.games.game import States
-from senju.games.gridworld.names import Names
 from senju.games.gridworld.pictures import AGENT_COLOURS, FLOOR, INK, IT, painted
-from senju.games.gridworld.rules import WorldRules
+from senju.games.gridworld.world import Gridworld
 
 CELL = 12  # pixels
 
 
-class World(Protocol):
-    """A `Gridworld`, as far as a film shows it."""
-
-    name: str
-    declared: WorldRules
-    names: Names
-
-
 def write_gif(
-    game: World,
+    game: Gridworld,
     states: Sequence[np.void] | States,
     path: Path | IO[bytes],
     *,
@@ -46,12 +37,12 @@ def write_gif(
     frames[0].save(path, "GIF", save_all=True, append_images=frames[1:], duration=durations, loop=0)
 
 
-def palette(game: World) -> list[str]:
+def palette(game: Gridworld) -> list[str]:
     """The colours: empty cells, kinds and beams by number, ink, the mark of "it", and agents."""
     return [FLOOR, *game.names.colours[1:], INK, IT, *AGENT_COLOURS]
 
 
-def frame(game: World, state: np.void, cell: int = CELL) -> NDArray[np.uint8]:
+def frame(game: Gridworld, state: np.void, cell: int = CELL) -> NDArray[np.uint8]:
     """[y, x]: one frame, as indices into the palette."""
     below, above = painted(game.declared, game.names, state)
     picture = below.repeat(cell, axis=0).repeat(cell, axis=1)
@@ -67,7 +58,7 @@ def frame(game: World, state: np.void, cell: int = CELL) -> NDArray[np.uint8]:
     return picture
 
 
-def _draw_agent(game: World, state: np.void, seat: int, square: NDArray[np.uint8]) -> None:
+def _draw_agent(game: Gridworld, state: np.void, seat: int, square: NDArray[np.uint8]) -> None:
     """A disc with a bar in the direction it faces; on a coloured square if it is "it"."""
     ink = len(game.names.kinds)
     cell, middle = len(square), (len(square) - 1) / 2

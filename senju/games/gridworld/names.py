@@ -35,12 +35,6 @@ class Names:
     planes: tuple[str, ...]  # names of the observation's planes
     view_shape: tuple[int, int, int]  # planes, rows, columns
 
-    @property
-    def grid_shape(self) -> tuple[int, int, int]:
-        """Layers, rows, columns."""
-        layers, height, width = self.map.shape
-        return layers, height, width
-
     def kind(self, name: str, where: str) -> int:
         """The number of a kind; `where` is for the error message."""
         if name not in self.kinds:
@@ -48,21 +42,21 @@ class Names:
         return self.kinds.index(name)
 
 
-def names_of(name: str, rules: WorldRules) -> Names:
+def names_of(rules: WorldRules) -> Names:
     """The names of a world; raises ConfigError if one is invalid."""
-    _check_counts(name, rules)
+    _check_counts(rules)
     kinds = (NOTHING, *[kind.name for kind in rules.kinds], *[beam.name for beam in rules.beams])
     letters = (NOTHING_LETTER, *[k.letter for k in rules.kinds], *[beam.letter for beam in rules.beams])
     colours = ("", *[k.colour for k in rules.kinds], *[beam.colour for beam in rules.beams])
-    _check_distinct(name, "kind", kinds)
-    _check_distinct(name, "letter", letters)
-    _check_distinct(name, "action", [action.name for action in rules.actions])
-    _check_drawing(name, kinds, letters, colours)
+    _check_distinct("kind", kinds)
+    _check_distinct("letter", letters)
+    _check_distinct("action", [action.name for action in rules.actions])
+    _check_drawing(kinds, letters, colours)
     num_layers = 1 + max((kind.layer for kind in rules.kinds), default=0)
     layers = (0, *[kind.layer for kind in rules.kinds], *[num_layers] * len(rules.beams))
     texts = (rules.map,) if isinstance(rules.map, str) else rules.map
     drawn = letters[: 1 + len(rules.kinds)]
-    grid = _read_map(name, texts, drawn, layers, num_layers + bool(rules.beams))
+    grid = _read_map(texts, drawn, layers, num_layers + bool(rules.beams))
     symbols = "".join(symbol for symbol in _SYMBOLS + _MORE_SYMBOLS if symbol not in letters)
     planes, side = plane_names(rules), None if rules.view.radius is None else 2 * rules.view.radius + 1
     height, width = (side, side) if side else grid.shape[1:]
@@ -81,43 +75,41 @@ def plane_names(rules: WorldRules) -> tuple[str, ...]:
     return (*planes, *[plane for plane, shown in zip(OWN_PLANES, is_shown, strict=True) if shown])
 
 
-def _lines_of(name: str, text: str) -> list[str]:
+def _lines_of(text: str) -> list[str]:
     """The lines of a map, all of the same length; empty lines before and after it are ignored."""
     lines = text.strip("\n").split("\n")
     width = len(lines[0])
     if not width:
-        raise ConfigError(f"{name}: the map is empty")
+        raise ConfigError("the map is empty")
     for number, line in enumerate(lines, 1):
         if len(line) != width:
             raise ConfigError(
-                f"{name}: line {number} of the map has {len(line)} cells, the first has {width}; "
+                f"line {number} of the map has {len(line)} cells, the first has {width}; "
                 "all lines must have the same length"
             )
     if max(len(lines), width) > LARGEST_SIDE:
-        raise ConfigError(
-            f"{name}: the map is {len(lines)}×{width}; expected at most {LARGEST_SIDE} cells per side"
-        )
+        raise ConfigError(f"the map is {len(lines)}×{width}; expected at most {LARGEST_SIDE} cells per side")
     return lines
 
 
 def _read_map(
-    name: str, texts: tuple[str, ...], letters: tuple[str, ...], layers: tuple[int, ...], num_layers: int
+    texts: tuple[str, ...], letters: tuple[str, ...], layers: tuple[int, ...], num_layers: int
 ) -> NDArray[np.uint8]:
     """[layer, row, column]: the kinds of the letters; later texts are laid over earlier ones."""
-    drawings = [_lines_of(name, text) for text in texts]
+    drawings = [_lines_of(text) for text in texts]
     shape = (len(drawings[0]), len(drawings[0][0]))
     grid = np.zeros((num_layers, *shape), np.uint8)
     for lines in drawings:
         if (len(lines), len(lines[0])) != shape:
             raise ConfigError(
-                f"{name}: maps of {shape[0]}×{shape[1]} and {len(lines)}×{len(lines[0])} cells; "
+                f"maps of {shape[0]}×{shape[1]} and {len(lines)}×{len(lines[0])} cells; "
                 "all maps of a world must have the same size"
             )
         for y, line in enumerate(lines):
             for x, letter in enumerate(line):
                 if letter not in letters:
                     raise ConfigError(
-                        f"{name}: unknown letter {letter!r} in line {y + 1}, column {x + 1} of the map; "
+                        f"unknown letter {letter!r} in line {y + 1}, column {x + 1} of the map; "
                         f"known are {', '.join(letters)}"
                     )
                 kind = letters.index(letter)
@@ -126,36 +118,33 @@ def _read_map(
     return grid
 
 
-def _check_counts(name: str, rules: WorldRules) -> None:
+def _check_counts(rules: WorldRules) -> None:
     if not 1 <= rules.num_agents <= MOST_AGENTS:
-        raise ConfigError(f"{name}: num_agents={rules.num_agents}; expected 1 to {MOST_AGENTS}")
+        raise ConfigError(f"num_agents={rules.num_agents}; expected 1 to {MOST_AGENTS}")
     if not 1 <= rules.max_turns < 2**31:
-        raise ConfigError(f"{name}: max_turns={rules.max_turns}; expected at least 1")
+        raise ConfigError(f"max_turns={rules.max_turns}; expected at least 1")
     if len(rules.actions) < 2:
-        raise ConfigError(f"{name}: {len(rules.actions)} actions; declare at least 2, such as MOVES")
+        raise ConfigError(f"{len(rules.actions)} actions; declare at least 2, such as MOVES")
     if len(rules.kinds) + len(rules.beams) > MOST_KINDS:
         raise ConfigError(
-            f"{name}: {len(rules.kinds)} kinds and {len(rules.beams)} beams; "
-            f"expected at most {MOST_KINDS} together"
+            f"{len(rules.kinds)} kinds and {len(rules.beams)} beams; expected at most {MOST_KINDS} together"
         )
     for kind in rules.kinds:
         if not 0 <= kind.layer < 16:
-            raise ConfigError(f"{name}: kind {kind.name}: layer={kind.layer}; expected 0 to 15")
+            raise ConfigError(f"kind {kind.name}: layer={kind.layer}; expected 0 to 15")
 
 
-def _check_distinct(name: str, what: str, words: tuple[str, ...] | list[str]) -> None:
+def _check_distinct(what: str, words: tuple[str, ...] | list[str]) -> None:
     for index, word in enumerate(words):
         if word in words[:index]:
-            raise ConfigError(f"{name}: {what} {word!r} is declared twice, or reserved for {NOTHING!r}")
+            raise ConfigError(f"{what} {word!r} is declared twice, or reserved for {NOTHING!r}")
 
 
-def _check_drawing(
-    name: str, kinds: tuple[str, ...], letters: tuple[str, ...], colours: tuple[str, ...]
-) -> None:
+def _check_drawing(kinds: tuple[str, ...], letters: tuple[str, ...], colours: tuple[str, ...]) -> None:
     for kind, letter, colour in zip(kinds[1:], letters[1:], colours[1:], strict=True):
         if kind in OWN_PLANES or not kind.strip():
-            raise ConfigError(f"{name}: kind {kind!r}: the name is empty, or reserved for a plane of agents")
+            raise ConfigError(f"kind {kind!r}: the name is empty, or reserved for a plane of agents")
         if len(letter) != 1 or letter.isspace():
-            raise ConfigError(f"{name}: kind {kind}: letter {letter!r}; expected one letter, no space")
+            raise ConfigError(f"kind {kind}: letter {letter!r}; expected one letter, no space")
         if not re.fullmatch("#[0-9a-fA-F]{6}", colour):
-            raise ConfigError(f"{name}: kind {kind}: colour {colour!r}; expected one such as '#2f7fd0'")
+            raise ConfigError(f"kind {kind}: colour {colour!r}; expected one such as '#2f7fd0'")

@@ -8,16 +8,7 @@ from senju.games.gridworld.rules import NOTHING, WorldRules
 
 CELL = 20  # pixels
 FLOOR, IT, INK = "#f3ead7", "#e01b24", "#222222"
-AGENT_COLOURS = [
-    "#1c71d8",
-    "#9141ac",
-    "#e66100",
-    "#26a269",
-    "#63452c",
-    "#c64191",
-    "#12808a",
-    "#5e5c64",
-]
+AGENT_COLOURS = ["#1c71d8", "#9141ac", "#e66100", "#26a269", "#63452c", "#c64191", "#12808a", "#5e5c64"]
 
 
 def painted(rules: WorldRules, names: Names, state: np.void) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
@@ -30,7 +21,7 @@ def painted(rules: WorldRules, names: Names, state: np.void) -> tuple[NDArray[np
             fills[index] = 0 if kind.leaves == NOTHING else names.kinds.index(kind.leaves)
     first_beam = 1 + len(rules.kinds)
     tops[first_beam:], fills[first_beam:] = fills[first_beam:], 0
-    below, above = np.zeros(names.grid_shape[1:], np.uint8), np.zeros(names.grid_shape[1:], np.uint8)
+    below, above = np.zeros(names.map.shape[1:], np.uint8), np.zeros(names.map.shape[1:], np.uint8)
     for layer in state["grid"]:
         below = np.where(fills[layer] > 0, fills[layer], below)
         above = np.where(tops[layer] > 0, tops[layer], above)
@@ -39,7 +30,7 @@ def painted(rules: WorldRules, names: Names, state: np.void) -> tuple[NDArray[np
 
 def board_svg(rules: WorldRules, names: Names, state: np.void) -> str:
     """The world as an SVG picture."""
-    _, rows, columns = names.grid_shape
+    _, rows, columns = names.map.shape
     height, width = rows * CELL, columns * CELL
     below, above = painted(rules, names, state)
     parts = [

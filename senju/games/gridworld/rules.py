@@ -151,9 +151,7 @@ class WorldRules:
 
     num_agents: int
     max_turns: int  # after which an episode is truncated
-    map: (
-        str | tuple[str, ...]
-    )  # a line of letters for each row of cells; several maps are laid over each other
+    map: str | tuple[str, ...]  # a line of letters for each row of cells; several are laid over each other
     kinds: tuple[CellKind, ...]
     actions: tuple[Action, ...] = MOVES
     spawns: tuple[Spawn, ...] = ()

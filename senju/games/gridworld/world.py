@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.config import Part
-from senju.errors import GameContractError, IllegalActionError
+from senju.errors import ConfigError, GameContractError, IllegalActionError, IllegalPositionError
 from senju.games.game import Game, Observations, Outcomes, States, state_bytes
 from senju.games.gridworld.core.start import reset_rows
 from senju.games.gridworld.core.turn import step_rows
@@ -29,20 +29,22 @@ class Gridworld(Game):
 
     def __init__(self, config: Part | None = None) -> None:
         super().__init__(config)
-        self.declared = self.rules(self.config)
+        self.declared = rules = self.rules(self.config)
         if not isinstance(self.declared, WorldRules):
             raise GameContractError(
                 f"{self.name}: `rules` returned {self.declared!r}; expected WorldRules(…); "
                 "check that it has a return statement"
             )
-        self.names: Names = names_of(self.name, self.declared)
-        self.tables = make_tables(self.name, self.declared, self.names)
-        rules = self.declared
+        try:
+            self.names: Names = names_of(self.declared)
+            self.tables = make_tables(self.declared, self.names)
+        except ConfigError as error:
+            raise ConfigError(f"{self.name}: {error}") from None
         self.num_seats = self.num_acting = rules.num_agents
         self.num_actions = len(rules.actions)
         self.longest_game = rules.max_turns
         self.observation_shape = self.names.view_shape
-        self.state_dtype = state_dtype(self.names.grid_shape, rules.num_agents)
+        self.state_dtype = state_dtype(self.names.map.shape, rules.num_agents)
 
     @abstractmethod
     def rules(self, config: Any) -> WorldRules:
@@ -105,7 +107,10 @@ class Gridworld(Game):
         """
         states = self.new_states(1)
         states["key"] = key
-        parse_board(self.name, self.declared, self.names, text, states[0])
+        try:
+            parse_board(self.declared, self.names, text, states[0])
+        except IllegalPositionError as error:
+            raise IllegalPositionError(f"{self.name}: {error}") from None
         return states
 
     def board_svg(self, state: np.void) -> str:

@@ -6,26 +6,11 @@ from typing import Literal
 import numpy as np
 
 from senju.errors import ConfigError
+from senju.games.shogi import pieces
 from senju.games.shogi.explain import ending_text
 from senju.games.shogi.layout import HAND_KINDS, KING, UNPROMOTED, WHITE
 from senju.games.shogi.notation import not_usi, parse_square
-from senju.games.shogi.pieces import (
-    KANJI,
-    KANJI_DIGITS,
-    RANKS,
-    SIDE_NAMES,
-    SYMBOLS,
-    Board,
-    Hands,
-    PieceType,
-    Side,
-    Square,
-    held,
-    letter_of,
-    piece_type,
-    ranks_of,
-    side_of,
-)
+from senju.games.shogi.pieces import Board, Hands, PieceType, Side, Square
 
 Letters = Literal["japanese", "latin"]
 
@@ -58,33 +43,33 @@ def board_text(state: np.void, letters: Letters = "japanese") -> str:
         raise ConfigError(f"letters={letters!r}: expected 'japanese' or 'latin'")
     is_japanese = letters == "japanese"
     hands = [_hand_text(state["hands"], side, is_japanese) for side in (0, 1)]
-    ranks = japanese_ranks(state["board"]) if is_japanese else map(_latin_rank, ranks_of(state["board"]))
-    files = FILES_JAPANESE if is_japanese else "  " + "  ".join("987654321")
-    lines = [f"{rank} {name}" for rank, name in zip(ranks, RANKS, strict=True)]
+    if is_japanese:
+        files, ranks = FILES_JAPANESE, japanese_ranks(state["board"])
+    else:
+        files, ranks = "  " + "  ".join("987654321"), []
+        for rank in pieces.ranks_of(state["board"]):
+            ranks.append("|" + "".join(f"{pieces.letter_of(code) or '.':>2} " for code in rank) + "|")
+    lines = [f"{rank} {name}" for rank, name in zip(ranks, pieces.RANKS, strict=True)]
     top, bottom = f"White in hand: {hands[1]}", f"Black in hand: {hands[0]}"
     return "\n".join([top, files, EDGE, *lines, EDGE, bottom, _status(state)])
 
 
 def japanese_ranks(board: Board) -> list[str]:
     """The nine ranks from White's end, as in Japanese diagrams: a sign and a wide character per piece."""
-    ranks = zip(ranks_of(board), KANJI_DIGITS[1:], strict=True)
+    ranks = zip(pieces.ranks_of(board), pieces.KANJI_DIGITS[1:], strict=True)
     return [f"|{''.join(map(_japanese_piece, rank))}|{digit}" for rank, digit in ranks]
 
 
 def _japanese_piece(code: int) -> str:
-    return f"{'v' if code and side_of(code) == WHITE else ' '}{KANJI[piece_type(code)]}"
-
-
-def _latin_rank(rank: list[int]) -> str:
-    return "|" + "".join(f"{letter_of(code) or '.':>2} " for code in rank) + "|"
+    return f"{'v' if code and pieces.side_of(code) == WHITE else ' '}{pieces.KANJI[pieces.piece_type(code)]}"
 
 
 def _hand_text(hands: Hands, side: Side, is_japanese: bool) -> str:
-    if is_japanese:
-        pieces = [f"{KANJI[kind]}{count if count > 1 else ''}" for kind, count in held(hands, side)]
-    else:
-        pieces = [f"{count if count > 1 else ''}{SYMBOLS[kind]}" for kind, count in held(hands, side)]
-    text = " ".join(pieces) or "nothing"
+    words = []
+    for kind, count in pieces.held(hands, side):
+        number = str(count) if count > 1 else ""
+        words.append(pieces.KANJI[kind] + number if is_japanese else number + pieces.SYMBOLS[kind])
+    text = " ".join(words) or "nothing"
     return text.lower() if side == WHITE else text
 
 
@@ -94,7 +79,7 @@ def _status(state: np.void) -> str:
     if ending:
         return f"After {plies} the game is over: {ending}."
     check = ", in check" if state["is_check"] else ""
-    return f"{SIDE_NAMES[int(state['side'])]} to move after {plies}{check}."
+    return f"{pieces.SIDE_NAMES[int(state['side'])]} to move after {plies}{check}."
 
 
 # The picture, in pixels. Squares are a little higher than wide, as on a real board.
@@ -162,7 +147,7 @@ def _empty_board() -> Iterator[str]:
             yield f'<circle cx="{x}" cy="{y}" r="3.2" fill="{_LINE}"/>'
     for index in range(9):
         yield _label(str(9 - index), _LEFT + (index + 0.5) * _WIDTH, _TOP - 18)
-        yield _label(RANKS[index], right + 26, _TOP + (index + 0.5) * _HEIGHT + 5)
+        yield _label(pieces.RANKS[index], right + 26, _TOP + (index + 0.5) * _HEIGHT + 5)
 
 
 def _mark(square: Square) -> str:
@@ -176,7 +161,7 @@ def _mark(square: Square) -> str:
 def _piece_on_board(board: Board, square: Square) -> str:
     x, y = _corner(square)
     code = int(board[square])
-    return _piece(piece_type(code), side_of(code), x + _WIDTH / 2, y + _HEIGHT / 2)
+    return _piece(pieces.piece_type(code), pieces.side_of(code), x + _WIDTH / 2, y + _HEIGHT / 2)
 
 
 def _piece(kind: PieceType, side: Side, x: float, y: float) -> str:
@@ -184,7 +169,7 @@ def _piece(kind: PieceType, side: Side, x: float, y: float) -> str:
     size = _SIZES[UNPROMOTED.get(kind, kind)]
     half, foot, shoulder = 0.36 * _WIDTH, 0.44 * _WIDTH, 0.28 * _HEIGHT
     tip, base = 0.46 * _HEIGHT, 0.44 * _HEIGHT
-    name = "王" if kind == KING and side == WHITE else KANJI[kind]
+    name = "王" if kind == KING and side == WHITE else pieces.KANJI[kind]
     colour = _RED if kind in UNPROMOTED else _INK
     turn = " rotate(180)" if side == WHITE else ""
     return (
@@ -198,7 +183,7 @@ def _piece(kind: PieceType, side: Side, x: float, y: float) -> str:
 
 def _stand(hands: Hands, side: Side, mover: Side) -> Iterator[str]:
     """The pieces in hand beside the board: White's at the top left, Black's at the bottom right."""
-    pieces = held(hands, side)
+    in_hand = pieces.held(hands, side)
     height = len(HAND_KINDS) * _HEIGHT * 0.98 + 12
     x = 8 if side == WHITE else _TOTAL_WIDTH - _STAND - 8
     y = _TOP - 12 if side == WHITE else _TOP + 9 * _HEIGHT + 12 - height
@@ -211,10 +196,10 @@ def _stand(hands: Hands, side: Side, mover: Side) -> Iterator[str]:
     mark = "● " if side == mover else ""
     yield (
         f'<text x="{x + _STAND / 2:g}" y="{name_y:g}" font-size="15" font-family="sans-serif" '
-        f'fill="{_INK}"{weight}>{mark}{SIDE_NAMES[side]}</text>'
+        f'fill="{_INK}"{weight}>{mark}{pieces.SIDE_NAMES[side]}</text>'
     )
-    for place, (kind, count) in enumerate(pieces):
-        row = place if side == WHITE else len(HAND_KINDS) - len(pieces) + place
+    for place, (kind, count) in enumerate(in_hand):
+        row = place if side == WHITE else len(HAND_KINDS) - len(in_hand) + place
         middle = y + 6 + (row + 0.5) * _HEIGHT * 0.98
         yield _piece(kind, side, x + 32, middle)
         if count > 1:

@@ -6,32 +6,18 @@ http://www2.computer-shogi.org/protocol/record_v22.html describes the format.
 import re
 import reprlib
 from collections.abc import Iterator
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
+from typing import NamedTuple
 
-from senju.games.shogi.csa_position import (
-    CsaError,
-    PositionReader,
-    Statement,
-    format_position,
-    kind_of_code,
-    square_of_digits,
-)
+from senju.games.shogi.csa_position import CsaError, PositionReader, format_position, kind_of_code
 from senju.games.shogi.explain import explain
 from senju.games.shogi.layout import HAND_KINDS, PROMOTED
-from senju.games.shogi.notation import Move, NotationError, action_of_move, csa_of_move, usi_of_move
+from senju.games.shogi.notation import Move, NotationError, action_of_move, csa_of_move, square_of_digits
 from senju.games.shogi.pieces import CSA_CODES, SIDE_NAMES, piece_on, piece_type, side_of
 from senju.games.shogi.position import Position
-from senju.games.shogi.record import (
-    ENDINGS,
-    MAX_PLIES,
-    MAX_SECONDS,
-    GameRecord,
-    RecordError,
-    checked,
-    new_position,
-    replay,
-)
+from senju.games.shogi.record import ENDINGS, MAX_PLIES, MAX_SECONDS, GameRecord, RecordError, checked, replay
 from senju.games.shogi.sfen import SfenError, format_sfen, parse_sfen
 from senju.kernels import is_allowed
 
@@ -44,12 +30,24 @@ _DECLARATIONS = ("'CSA encoding=UTF-8", "'CSA encoding=SHIFT_JIS")
 _CUT_OFF = "is the file cut off?"
 
 
+class Statement(NamedTuple):
+    """One statement of a CSA file, and its line."""
+
+    line: int  # from 1
+    text: str
+
+    def refuse(self, what: str) -> CsaError:
+        """The error to raise."""
+        shown = self.text if len(self.text) <= 60 else self.text[:60] + "…"
+        return CsaError(f"CSA line {self.line}, {shown!r}: {what}")
+
+
 def read_csa_file(path: Path | str, *, allow_unfinished: bool = False) -> list[GameRecord]:
     """Read a file in UTF-8 or Shift JIS, as declared in the file or else detected."""
     try:
         octets = Path(path).read_bytes()
     except OSError as error:
-        raise CsaError(f"cannot read {_shown(path)}: {error.strerror}") from None
+        raise CsaError(f"cannot read {f'{path}'[-500:]}: {error.strerror}") from None
     except (TypeError, ValueError) as error:  # a number, or a name with a zero byte
         raise CsaError(f"{reprlib.repr(path)} is not a path: {error}") from None
     try:
@@ -74,7 +72,7 @@ def read_csa(text: str, *, allow_unfinished: bool = False) -> list[GameRecord]:
             games.append([])
         else:
             games[-1].append(statement)
-    filled = [statements for statements in games if any(not _is_comment(each) for each in statements)]
+    filled = [statements for statements in games if any(not each.text.startswith("'") for each in statements)]
     if not filled:
         raise CsaError("the text has no CSA record; expected V2.2, a position, moves and an ending")
     return [_GameReader(statements, allow_unfinished).record for statements in filled]
@@ -97,10 +95,6 @@ def write_csa(record: GameRecord) -> str:
     return "".join(f"{line}\n" for line in _lines(record))
 
 
-def _shown(path: Path | str) -> str:
-    return f"{path}" if len(f"{path}") <= 500 else f"…{path}"[-500:]
-
-
 def _lines(record: GameRecord) -> Iterator[str]:
     times = [seconds for seconds in (*(record.times or []), record.ending_time) if seconds is not None]
     is_whole = not any("." in _time_text(seconds) for seconds in times)
@@ -110,25 +104,23 @@ def _lines(record: GameRecord) -> Iterator[str]:
         if not key or ":" in key:
             raise RecordError(f"header {key!r}: expected a name without ':'")
         yield from (f"${key}:{line}" for line in _split(value))
-    yield from _comment_lines(record, 0)
+    yield from _notes(record, 0, None)
     placement = parse_sfen(record.sfen)
     yield from format_position(placement.board, placement.hands, placement.side)
     for ply in replay(record):
         yield csa_of_move(ply.move)
-        yield from _time_lines(ply.seconds)
-        yield from _comment_lines(record, ply.number)
+        yield from _notes(record, ply.number, ply.seconds)
     if record.ending:
         yield record.ending
-        yield from _time_lines(record.ending_time)
-        yield from _comment_lines(record, len(record.moves) + 1)
+        yield from _notes(record, len(record.moves) + 1, record.ending_time)
 
 
-def _comment_lines(record: GameRecord, ply: int) -> list[str]:
-    return [f"'{line}" for line in _split(record.comments[ply])] if ply in record.comments else []
-
-
-def _time_lines(seconds: float | None) -> list[str]:
-    return [] if seconds is None else [f"T{_time_text(seconds)}"]
+def _notes(record: GameRecord, ply: int, seconds: float | None) -> Iterator[str]:
+    """The time and the comment of a ply."""
+    if seconds is not None:
+        yield f"T{_time_text(seconds)}"
+    if ply in record.comments:
+        yield from (f"'{line}" for line in _split(record.comments[ply]))
 
 
 def _time_text(seconds: float) -> str:
@@ -143,17 +135,16 @@ def _split(text: str) -> list[str]:
 
 
 def _decoded(octets: bytes) -> str:
-    known, declared = {"UTF-8": "utf-8", "SHIFT_JIS": "cp932"}, _ENCODING.match(octets)
-    names = [declared[1].decode().upper()] if declared else list(known)
-    if names[0] not in known:
-        raise CsaError(f"line 1: encoding {names[0][:40]!r} is unknown; expected UTF-8 or SHIFT_JIS")
-    encodings = [known[name] for name in names]
-    for encoding in encodings:
-        try:
+    encodings = {"UTF-8": "utf-8", "SHIFT_JIS": "cp932"}
+    if declared := _ENCODING.match(octets):
+        name = declared[1].decode().upper()
+        if name not in encodings:
+            raise CsaError(f"line 1: encoding {name[:40]!r} is unknown; expected UTF-8 or SHIFT_JIS")
+        encodings = {name: encodings[name]}
+    for encoding in encodings.values():
+        with suppress(UnicodeDecodeError):
             return octets.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-    raise CsaError(f"the content is not text in {' or '.join(encodings)}")
+    raise CsaError(f"the content is not text in {' or '.join(encodings.values())}")
 
 
 def _statements(text: str) -> Iterator[Statement]:
@@ -176,10 +167,6 @@ def _parts(line: str) -> Iterator[str]:
     yield line[start:]
 
 
-def _is_comment(statement: Statement) -> bool:
-    return statement.text.startswith("'")
-
-
 class _GameReader:
     """Reads one game: first its headers and its position, then its moves, which it plays."""
 
@@ -192,103 +179,96 @@ class _GameReader:
         self.comments: dict[int, list[str]] = {}  # lines, joined at the end
         self.last = statements[-1]
         for statement in statements:
-            self._read(statement)
+            self.hint = f"; {_CUT_OFF}" if statement == self.last else ""  # of some errors
+            try:
+                self._read(statement.text)
+            except CsaError as error:
+                raise statement.refuse(f"{error}") from None
         self._finish(allow_unfinished)
 
-    def _read(self, statement: Statement) -> None:
-        text = statement.text
-        if _is_comment(statement):
-            self._read_comment(text[1:])
+    def _read(self, text: str) -> None:
+        if text.startswith("'"):
+            ply = len(self.record.moves) + (self.record.ending is not None)
+            self.comments.setdefault(ply, []).append(text[1:])
         elif self.position is None:
-            self._read_opening(self.record, statement)
+            self._read_opening(self.record, text)
         elif text.startswith("T"):
-            self._read_time(statement)
+            self._read_time(text)
         elif self.record.ending is not None:
-            raise statement.refuse(f"only another game may follow the ending {self.record.ending}")
+            raise CsaError(f"only another game may follow the ending {self.record.ending}")
         elif text.startswith(("+", "-")):
-            self._read_move(self.position, statement)
+            self._read_move(self.position, text)
         elif text.startswith("%"):
-            self._read_ending(statement)
+            self._read_ending(text)
         else:
-            raise statement.refuse("expected a move, a time, an ending or a comment" + self._hint(statement))
+            raise CsaError("expected a move, a time, an ending or a comment" + self.hint)
 
-    def _read_opening(self, record: GameRecord, statement: Statement) -> None:
-        text = statement.text
+    def _read_opening(self, record: GameRecord, text: str) -> None:
         if text.startswith("V"):
             if not re.fullmatch(r"V[23](\.[0-9])?", text):
-                raise statement.refuse("this version is not supported; expected V2 to V3")
+                raise CsaError("this version is not supported; expected V2 to V3")
         elif text.startswith(("N+", "N-")):
             black, white = record.names
             record.names = (text[2:], white) if text[1] == "+" else (black, text[2:])
         elif text.startswith("$"):
             key, colon, value = text[1:].partition(":")
             if not colon or not key:
-                raise statement.refuse("expected $NAME:text" + self._hint(statement))
+                raise CsaError("expected $NAME:text" + self.hint)
             self.headers.setdefault(key, []).append(value)
         elif text.startswith("P"):
-            self._read_position(statement)
-        elif text in ("+", "-"):
-            placement = self.start.finish(statement)
-            record.sfen = format_sfen(*placement)
             try:
-                self.position = new_position(record.sfen)
+                self.start.read(text)
+            except CsaError as error:
+                raise CsaError(f"{error}{self.hint}") from None
+        elif text in ("+", "-"):
+            record.sfen = format_sfen(*self.start.finish(text))
+            try:
+                self.position = Position(record.sfen, max_plies=MAX_PLIES)
             except SfenError as error:
-                raise statement.refuse(f"in the position before it: {error}") from None
+                raise CsaError(f"in the position before it: {error}") from None
         else:
-            what = "expected the position and the side to move before the moves"
-            raise statement.refuse(what + self._hint(statement))
+            raise CsaError("expected the position and the side to move before the moves" + self.hint)
 
-    def _read_position(self, statement: Statement) -> None:
-        try:
-            self.start.read(statement)
-        except CsaError as error:
-            raise CsaError(f"{error}{self._hint(statement)}") from None
-
-    def _read_comment(self, line: str) -> None:
-        ply = len(self.record.moves) + (self.record.ending is not None)
-        self.comments.setdefault(ply, []).append(line)
-
-    def _read_time(self, statement: Statement) -> None:
-        parts = _TIME.fullmatch(statement.text)
+    def _read_time(self, text: str) -> None:
+        parts = _TIME.fullmatch(text)
         if parts is None:
-            raise statement.refuse("expected seconds, such as T12" + self._hint(statement))
+            raise CsaError("expected seconds, such as T12" + self.hint)
         seconds = float(parts[1]) if "." in parts[1] else int(parts[1])
         if seconds >= MAX_SECONDS + 1:
-            raise statement.refuse(f"expected at most {MAX_SECONDS} seconds{self._hint(statement)}")
+            raise CsaError(f"expected at most {MAX_SECONDS} seconds{self.hint}")
         if self.record.ending is not None:
             self.record.ending_time = seconds
         elif not self.times:
-            raise statement.refuse("a time must follow a move or an ending")
+            raise CsaError("a time must follow a move or an ending")
         else:
             self.times[-1] = seconds
 
-    def _read_ending(self, statement: Statement) -> None:
-        if statement.text not in ENDINGS:
-            close = get_close_matches(statement.text, ENDINGS, 1)
+    def _read_ending(self, text: str) -> None:
+        if text not in ENDINGS:
+            close = get_close_matches(text, ENDINGS, 1)
             meant = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(ENDINGS)}"
-            raise statement.refuse(f"this ending is unknown; {meant}{self._hint(statement)}")
-        self.record.ending = statement.text
+            raise CsaError(f"this ending is unknown; {meant}{self.hint}")
+        self.record.ending = text
 
-    def _read_move(self, position: Position, statement: Statement) -> None:
+    def _read_move(self, position: Position, text: str) -> None:
         number = len(self.record.moves) + 1
         if number > MAX_PLIES:
-            raise statement.refuse(f"records longer than {MAX_PLIES} plies are not supported")
-        parts = _MOVE.fullmatch(statement.text)
+            raise CsaError(f"records longer than {MAX_PLIES} plies are not supported")
+        parts = _MOVE.fullmatch(text)
         if parts is None:
             what = f"ply {number} is not a move; expected side, two squares and a piece, such as +7776FU"
-            raise statement.refuse(what + self._hint(statement))
+            raise CsaError(what + self.hint)
         if "+-".index(parts[1]) != position.side:
-            raise statement.refuse(f"ply {number}: {SIDE_NAMES[position.side]} is to move")
-        kind_of_code(parts[4], statement)
+            raise CsaError(f"ply {number}: {SIDE_NAMES[position.side]} is to move")
         try:
             move = _move_of_csa(position, parts[2], parts[3], parts[4])
             action = action_of_move(position.state["board"], move)
         except NotationError as error:
-            raise statement.refuse(f"ply {number} is not legal: {error}") from None
+            raise CsaError(f"ply {number} is not legal: {error}") from None
         if not is_allowed(position.state["legal"], action):
-            raise statement.refuse(f"ply {number} is not legal: {explain(position.state, action).reason}")
+            raise CsaError(f"ply {number} is not legal: {explain(position.state, action).reason}")
+        self.record.moves.append(position.usi(action))
         position.push(action)
-        self.record.moves.append(usi_of_move(move))
         self.times.append(None)
 
     def _finish(self, allow_unfinished: bool) -> None:
@@ -304,13 +284,10 @@ class _GameReader:
         self.record.headers = {key: "\n".join(lines) for key, lines in self.headers.items()}
         self.record.comments = {ply: "\n".join(lines) for ply, lines in self.comments.items()}
 
-    def _hint(self, statement: Statement) -> str:
-        return f"; {_CUT_OFF}" if statement == self.last else ""
-
 
 def _move_of_csa(position: Position, source: str, target: str, code: str) -> Move:
     """The move of a CSA statement, in which only the piece's code shows a promotion."""
-    kind, side, to = CSA_CODES.index(code), position.side, square_of_digits(target)
+    kind, side, to = kind_of_code(code), position.side, square_of_digits(target)
     if source == "00":
         if kind not in HAND_KINDS:
             raise NotationError(f"{code} cannot be in hand")

@@ -108,12 +108,9 @@ def _line(number: int, text: str, seconds: float | None, spent: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, left = divmod(int(spent), 3600)
     clock = f"({minutes:>2}:{rest:02}/{hours:02}:{left // 60:02}:{left % 60:02})"
-    return f"{number:>4} {text}{' ' * max(1, 15 - _columns(text))}{clock}"
-
-
-def _columns(text: str) -> int:
-    """The width of a text in a terminal: Japanese characters take two columns."""
-    return sum(2 if unicodedata.east_asian_width(character) in "FW" else 1 for character in text)
+    # Japanese characters take two columns of a terminal
+    width = sum(2 if unicodedata.east_asian_width(character) in "FW" else 1 for character in text)
+    return f"{number:>4} {text}{' ' * max(1, 15 - width)}{clock}"
 
 
 def _comment_lines(record: GameRecord, ply: int) -> list[str]:

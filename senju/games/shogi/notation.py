@@ -10,41 +10,13 @@ import reprlib
 from typing import NamedTuple, SupportsIndex
 
 from senju.errors import IllegalActionError
-from senju.games.shogi.layout import (
-    DROPPING,
-    HAND_KINDS,
-    NUM_ACTIONS,
-    NUM_SQUARES,
-    PRO_KNIGHT,
-    PRO_LANCE,
-    PRO_SILVER,
-    PROMOTED,
-    PROMOTING,
-)
-from senju.games.shogi.pieces import (
-    CSA_CODES,
-    DIRECTIONS,
-    KANJI,
-    KANJI_DIGITS,
-    RANKS,
-    SIDE_NAMES,
-    SYMBOLS,
-    Board,
-    PieceType,
-    Side,
-    Square,
-    in_view,
-    nearest_before,
-    piece_on,
-    piece_type,
-    side_of,
-    square_name,
-    squares_before,
-)
+from senju.games.shogi import layout, pieces
+from senju.games.shogi.pieces import Board, PieceType, Side, Square
 
 _USI_MOVE = re.compile(r"([1-9][a-i])([1-9][a-i])(\+?)")
 _USI_DROP = re.compile(r"([PLNSGBR])\*([1-9][a-i])")
-_KANJI_NAMES = {PRO_LANCE: "成香", PRO_KNIGHT: "成桂", PRO_SILVER: "成銀"}  # two characters, as in KIF
+# two characters, as in KIF
+_KANJI_NAMES = {layout.PRO_LANCE: "成香", layout.PRO_KNIGHT: "成桂", layout.PRO_SILVER: "成銀"}
 
 
 class NotationError(IllegalActionError):
@@ -59,6 +31,9 @@ class Move(NamedTuple):
     source: Square | None  # None for a drop
     target: Square
     promotes: bool
+
+    def __str__(self) -> str:
+        return f"{usi_of_move(self)} ({kif_of_move(self)})"
 
 
 def action_number(action: SupportsIndex) -> int:
@@ -82,9 +57,10 @@ def split_action(action: int) -> tuple[int, Square]:
     (10, 4)
     """
     action = action_number(action)
-    if not 0 <= action < NUM_ACTIONS:
-        raise NotationError(f"{reprlib.repr(action)} is not an action; expected 0 to {NUM_ACTIONS - 1}")
-    return divmod(action, NUM_SQUARES)
+    if not 0 <= action < layout.NUM_ACTIONS:
+        last = layout.NUM_ACTIONS - 1
+        raise NotationError(f"{reprlib.repr(action)} is not an action; expected 0 to {last}")
+    return divmod(action, layout.NUM_SQUARES)
 
 
 def parse_square(name: str) -> Square:
@@ -97,40 +73,43 @@ def parse_square(name: str) -> Square:
         raise NotationError(
             f"{reprlib.repr(name)} is not a square; expected a file 1 to 9 and a rank a to i, such as 7g"
         )
-    return 9 * (int(name[0]) - 1) + RANKS.index(name[1])
+    return 9 * (int(name[0]) - 1) + pieces.RANKS.index(name[1])
 
 
 def move_of_action(board: Board, side: Side, action: int) -> Move:
     """The move that an action means on this board, legal or not."""
     kind, seen = split_action(action)
-    target = in_view(seen, side)
-    if kind >= DROPPING:
-        return Move(side, HAND_KINDS[kind - DROPPING], None, target, promotes=False)
-    nearest = nearest_before(board, target, kind % PROMOTING, side)
-    if nearest is None or side_of(board[nearest[0]]) != side:
-        found = "no piece" if nearest is None else piece_on(board, nearest[0])
+    target = pieces.in_view(seen, side)
+    if kind >= layout.DROPPING:
+        return Move(side, layout.HAND_KINDS[kind - layout.DROPPING], None, target, promotes=False)
+    nearest = pieces.nearest_before(board, target, kind % layout.PROMOTING, side)
+    source = None if nearest is None else nearest[0]
+    if source is None or pieces.side_of(board[source]) != side:
+        found = "no piece" if source is None else pieces.piece_on(board, source)
         raise NotationError(
-            f"action {action} moves a piece of {SIDE_NAMES[side]} to {square_name(target)}; "
+            f"action {action} moves a piece of {pieces.SIDE_NAMES[side]} to {pieces.square_name(target)}; "
             f"there is {found} to move"
         )
-    return Move(side, piece_type(board[nearest[0]]), nearest[0], target, promotes=kind >= PROMOTING)
+    promotes = kind >= layout.PROMOTING
+    return Move(side, pieces.piece_type(board[source]), source, target, promotes)
 
 
 def action_of_move(board: Board, move: Move) -> int:
     """The action of a move on this board; the inverse of `move_of_action`."""
-    seen = in_view(move.target, move.side)
+    seen = pieces.in_view(move.target, move.side)
     if move.source is None:
-        return (DROPPING + HAND_KINDS.index(move.kind)) * NUM_SQUARES + seen
-    for direction in range(len(DIRECTIONS)):
-        line = list(squares_before(move.target, direction, move.side))
+        return (layout.DROPPING + layout.HAND_KINDS.index(move.kind)) * layout.NUM_SQUARES + seen
+    for direction in range(len(pieces.DIRECTIONS)):
+        line = list(pieces.squares_before(move.target, direction, move.side))
         if move.source in line:
             between = [square for square in line[: line.index(move.source)] if board[square]]
             if between:
-                raise NotationError(f"{usi_of_move(move)!r}: {piece_on(board, between[-1])} is in the way")
-            return (direction + PROMOTING * move.promotes) * NUM_SQUARES + seen
+                blocker = pieces.piece_on(board, between[-1])
+                raise NotationError(f"{usi_of_move(move)!r}: {blocker} is in the way")
+            return (direction + layout.PROMOTING * move.promotes) * layout.NUM_SQUARES + seen
     raise NotationError(
-        f"{usi_of_move(move)!r}: no piece of {SIDE_NAMES[move.side]} can move from "
-        f"{square_name(move.source)} to {square_name(move.target)}, along a line or as a knight"
+        f"{usi_of_move(move)!r}: no piece of {pieces.SIDE_NAMES[move.side]} can move from "
+        f"{pieces.square_name(move.source)} to {pieces.square_name(move.target)}, along a line or as a knight"
     )
 
 
@@ -141,8 +120,8 @@ def usi_of_move(move: Move) -> str:
     '8h2b+'
     """
     if move.source is None:
-        return f"{SYMBOLS[move.kind]}*{square_name(move.target)}"
-    return f"{square_name(move.source)}{square_name(move.target)}{'+' * move.promotes}"
+        return f"{pieces.SYMBOLS[move.kind]}*{pieces.square_name(move.target)}"
+    return f"{pieces.square_name(move.source)}{pieces.square_name(move.target)}{'+' * move.promotes}"
 
 
 def move_of_usi(board: Board, side: Side, text: str) -> Move:
@@ -150,16 +129,17 @@ def move_of_usi(board: Board, side: Side, text: str) -> Move:
     if not isinstance(text, str):
         raise not_usi(text)
     if drop := _USI_DROP.fullmatch(text):
-        return Move(side, SYMBOLS.index(drop[1]), None, parse_square(drop[2]), promotes=False)
+        return Move(side, pieces.SYMBOLS.index(drop[1]), None, parse_square(drop[2]), promotes=False)
     parts = _USI_MOVE.fullmatch(text)
     if parts is None:
         raise not_usi(text)
     source, target = parse_square(parts[1]), parse_square(parts[2])
     if not board[source]:
         raise NotationError(f"{text!r}: there is no piece on {parts[1]}")
-    if side_of(board[source]) != side:
-        raise NotationError(f"{text!r} moves {piece_on(board, source)}, but {SIDE_NAMES[side]} is to move")
-    return Move(side, piece_type(board[source]), source, target, promotes=parts[3] == "+")
+    if pieces.side_of(board[source]) != side:
+        moved, mover = pieces.piece_on(board, source), pieces.SIDE_NAMES[side]
+        raise NotationError(f"{text!r} moves {moved}, but {mover} is to move")
+    return Move(side, pieces.piece_type(board[source]), source, target, promotes=parts[3] == "+")
 
 
 def not_usi(text: object) -> NotationError:
@@ -196,13 +176,18 @@ def csa_of_move(move: Move) -> str:
     '+8822UM'
     """
     source = "00" if move.source is None else square_digits(move.source)
-    kind = PROMOTED.get(move.kind, move.kind) if move.promotes else move.kind
-    return f"{'+-'[move.side]}{source}{square_digits(move.target)}{CSA_CODES[kind]}"
+    kind = layout.PROMOTED.get(move.kind, move.kind) if move.promotes else move.kind
+    return f"{'+-'[move.side]}{source}{square_digits(move.target)}{pieces.CSA_CODES[kind]}"
 
 
 def square_digits(square: Square) -> str:
     """A square in CSA, and in KIF's brackets: its file and its rank as digits."""
     return f"{square // 9 + 1}{square % 9 + 1}"
+
+
+def square_of_digits(digits: str) -> Square:
+    """The square of two digits from 1 to 9."""
+    return 9 * (int(digits[0]) - 1) + int(digits[1]) - 1
 
 
 def kif_of_move(move: Move, previous_target: Square | None = None) -> str:
@@ -213,12 +198,11 @@ def kif_of_move(move: Move, previous_target: Square | None = None) -> str:
     >>> kif_of_move(Move(side=1, kind=4, source=18, target=10, promotes=False), previous_target=10)
     '同　銀(31)'
     """
-    name = _KANJI_NAMES.get(move.kind, KANJI[move.kind])
-    square = "同　" if move.target == previous_target else _kanji_square(move.target)
+    name = _KANJI_NAMES.get(move.kind, pieces.KANJI[move.kind])
+    file, rank = divmod(move.target, 9)
+    square = f"{'１２３４５６７８９'[file]}{pieces.KANJI_DIGITS[rank + 1]}"
+    if move.target == previous_target:
+        square = "同　"
     if move.source is None:
         return f"{square}{name}打"
     return f"{square}{name}{'成' * move.promotes}({square_digits(move.source)})"
-
-
-def _kanji_square(square: Square) -> str:
-    return f"{'１２３４５６７８９'[square // 9]}{KANJI_DIGITS[square % 9 + 1]}"

@@ -85,8 +85,7 @@ class Position:
 
     def legal_actions(self) -> list[int]:
         """The legal moves as actions, also after repetition, a declaration or the limit of plies."""
-        allowed = unpack_legal(self.states["legal"][0], self.game.num_actions)
-        return np.flatnonzero(allowed).tolist()
+        return np.flatnonzero(unpack_legal(self.states["legal"][0], self.game.num_actions)).tolist()
 
     def legal_moves(self) -> list[str]:
         """The legal moves in USI."""

@@ -7,7 +7,6 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 from senju.errors import IllegalActionError, SenjuError
-from senju.games.shogi.game import Shogi, ShogiConfig
 from senju.games.shogi.layout import START_SFEN, Ending
 from senju.games.shogi.notation import Move, move_of_action
 from senju.games.shogi.pieces import Side
@@ -19,21 +18,12 @@ MAX_SECONDS = 999_999_999  # of a move, plus fractions of a second
 
 # CSA's endings, and the winner: the side to move, the other side, Black, White, or none
 ENDINGS = {
-    "%TORYO": "other",
-    "%TSUMI": "other",
-    "%TIME_UP": "other",
-    "%ILLEGAL_MOVE": "other",
+    **dict.fromkeys(("%TORYO", "%TSUMI", "%TIME_UP", "%ILLEGAL_MOVE"), "other"),
     "%+ILLEGAL_ACTION": "white",
     "%-ILLEGAL_ACTION": "black",
     "%KACHI": "mover",
-    "%SENNICHITE": "none",
-    "%JISHOGI": "none",
-    "%HIKIWAKE": "none",
-    "%MAX_MOVES": "none",
-    "%CHUDAN": "none",
-    "%MATTA": "none",
-    "%FUZUMI": "none",
-    "%ERROR": "none",
+    **dict.fromkeys(("%SENNICHITE", "%JISHOGI", "%HIKIWAKE", "%MAX_MOVES"), "none"),
+    **dict.fromkeys(("%CHUDAN", "%MATTA", "%FUZUMI", "%ERROR"), "none"),
 }
 
 
@@ -69,7 +59,6 @@ class GameRecord:
 
     def check(self) -> None:
         """Refuse a record that cannot be written to a file; `replay` checks the moves."""
-        self._check_types()
         self._check_ending()
         if len(self.moves) > MAX_PLIES:
             raise RecordError(f"the record has {len(self.moves)} moves; expected at most {MAX_PLIES}")
@@ -94,16 +83,22 @@ class GameRecord:
 
     def _check_types(self) -> None:
         """Refuse fields of the wrong type."""
-        _require("names", self.names, "two strings", _is_list_of(self.names, str) and len(self.names) == 2)
-        _require("sfen", self.sfen, "a string", isinstance(self.sfen, str))
-        _require("moves", self.moves, "a list of strings", _is_list_of(self.moves, str))
-        times = self.times is None or _is_list_of(self.times, Real | None)
-        _require("times", self.times, "a list of seconds, or None", times)
-        _require("ending", self.ending, "a string, or None", isinstance(self.ending, str | None))
-        is_time = isinstance(self.ending_time, Real | None)
-        _require("ending_time", self.ending_time, "seconds, or None", is_time)
-        _require("headers", self.headers, "strings by name", _is_mapping_of(self.headers, str))
-        _require("comments", self.comments, "strings by ply", _is_mapping_of(self.comments, Integral))
+        for name, expected, is_right in (
+            ("names", "two strings", _is_list_of(self.names, str) and len(self.names) == 2),
+            ("sfen", "a string", isinstance(self.sfen, str)),
+            ("moves", "a list of strings", _is_list_of(self.moves, str)),
+            (
+                "times",
+                "a list of seconds, or None",
+                self.times is None or _is_list_of(self.times, Real | None),
+            ),
+            ("ending", "a string, or None", isinstance(self.ending, str | None)),
+            ("ending_time", "seconds, or None", isinstance(self.ending_time, Real | None)),
+            ("headers", "strings by name", _is_mapping_of(self.headers, str)),
+            ("comments", "strings by ply", _is_mapping_of(self.comments, Integral)),
+        ):
+            if not is_right:
+                raise RecordError(f"{name}={reprlib.repr(getattr(self, name))}: expected {expected}")
 
 
 def _is_list_of(values: Any, kind: Any) -> bool:
@@ -117,14 +112,10 @@ def _is_mapping_of(texts: Any, kind: type) -> bool:
     )
 
 
-def _require(name: str, value: object, expected: str, is_right: bool) -> None:
-    if not is_right:
-        raise RecordError(f"{name}={reprlib.repr(value)}: expected {expected}")
-
-
 def checked(record: GameRecord) -> GameRecord:
     """The record, if it is consistent."""
-    _require("record", record, "a GameRecord", isinstance(record, GameRecord))
+    if not isinstance(record, GameRecord):
+        raise RecordError(f"record={reprlib.repr(record)}: expected a GameRecord")
     record.check()
     return record
 
@@ -140,7 +131,7 @@ class Ply(NamedTuple):
 
 def replay(record: GameRecord) -> Iterator[Ply]:
     """Play a record's moves one after another; RecordError names the ply of an illegal one."""
-    position = new_position(checked(record).sfen)
+    position = Position(checked(record).sfen, max_plies=MAX_PLIES)
     times = record.times or [None] * len(record.moves)
     for number, (usi, seconds) in enumerate(zip(record.moves, times, strict=True), 1):
         try:
@@ -149,11 +140,6 @@ def replay(record: GameRecord) -> Iterator[Ply]:
             raise RecordError(f"ply {number}, {usi[:40]}: {error}") from None
         yield Ply(number, position, move_of_action(position.state["board"], position.side, action), seconds)
         position.push(action)
-
-
-def new_position(sfen: str) -> Position:
-    """A position with room for the longest record."""
-    return Position(sfen, game=Shogi(ShogiConfig(max_plies=MAX_PLIES)))
 
 
 def ending_word(ending: Ending, side: Side) -> str | None:

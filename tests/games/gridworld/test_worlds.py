@@ -62,7 +62,7 @@ def test_worlds_are_as_their_rules_say_by_default() -> None:
     hunt, cleanup, tag = world("treasure_hunt"), world("cleanup"), world("tag")
     facts = [(game.num_seats, game.num_actions, game.longest_game) for game in (hunt, cleanup, tag)]
     assert facts == [(2, 4, 100), (10, 6, 100), (5, 4, 20)]
-    assert [game.names.grid_shape[1:] for game in (hunt, cleanup, tag)] == [(21, 21), (21, 31), (11, 11)]
+    assert [game.names.map.shape[1:] for game in (hunt, cleanup, tag)] == [(21, 21), (21, 31), (11, 11)]
     assert [game.observation_shape[1:] for game in (hunt, cleanup, tag)] == [(5, 5), (11, 11), (9, 9)]
     assert [spawn.probability for spawn in hunt.declared.spawns + cleanup.declared.spawns] == [
         0.005,

@@ -9,15 +9,13 @@ from hypothesis import strategies as st
 from senju.errors import IllegalActionError
 from senju.games.shogi.explain import (
     Explanation,
-    _fault_of_check,
-    _fault_of_drop,
-    _fault_of_move,
     describe_action,
     ending_text,
     explain,
+    fault_of_action,
 )
 from senju.games.shogi.layout import NUM_ACTIONS, Ending
-from senju.games.shogi.notation import NotationError, action_of_usi, move_of_action, usi_of_action
+from senju.games.shogi.notation import NotationError, action_of_usi, usi_of_action
 from senju.games.shogi.position import Position
 from senju.kernels import unpack_legal
 from tests.facts import Facts, assert_mentions, mentions
@@ -204,9 +202,7 @@ def test_reasons_are_found_exactly_where_the_rules_refuse(seed: int, num_plies: 
     board, hands = state["board"], state["hands"]
     legal = unpack_legal(state["legal"], NUM_ACTIONS)
     for action in range(NUM_ACTIONS):
-        fault = _fault_of_drop(board, hands, side, action) or _fault_of_move(board, side, action)
-        if fault is None:
-            fault = _fault_of_check(board, move_of_action(board, side, action))
+        fault = fault_of_action(board, hands, side, action)
         if fault is None and not legal[action]:
             usi = usi_of_action(board, side, action)
             assert usi.startswith("P*")

@@ -27,7 +27,7 @@ from senju.games.shogi.notation import (
     usi_of_action,
 )
 from senju.games.shogi.position import Position
-from senju.games.shogi.record import GameRecord, RecordError, new_position, replay
+from senju.games.shogi.record import GameRecord, RecordError, replay
 from senju.games.shogi.sfen import SfenError, format_sfen, parse_sfen
 from senju.usi.protocol import SetPosition, parse_line
 from senju.usi.situation import ShogiRules, situation_after
@@ -74,7 +74,6 @@ class Field:
         *refused(ConfigError, Shogi, [5, {"max_plies": 5}, make_game("tic_tac_toe").config]),
         *refused(SfenError, Position, NO_TEXTS),
         *refused(SfenError, parse_sfen, [*NO_TEXTS, None, "9/" * 10**6, "1" * 10**6 + " b - 1"]),
-        *refused(SfenError, new_position, NO_TEXTS),
         *refused(SfenError, lambda side: format_sfen(BOARD, HANDS, side), [2, -1, 0.5, "b", None]),
         *refused(SfenError, lambda number: format_sfen(BOARD, HANDS, 0, number), [0, -1, 1.5, "1", None]),
         *refused(
