@@ -1,19 +1,17 @@
-"""Connect Four on bitboards: 7 columns, 6 rows, four in a line wins.
+"""Connect Four on bitboards (`connect_four_board`): 7 columns, 6 rows, four in a line wins.
 
-Actions are the columns; their names are 1 (left) to 7 (right). Seat 0 moves first. Each seat's stones are one
-64-bit word, bit `7 * column + height`; the seventh bit of a column stays empty, so that a line cannot run
-from the top of one column into the next.
+Actions are the columns; their names are 1 (left) to 7 (right). Seat 0 moves first.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
+from senju.games.connect_four_board import CELLS, COLUMNS, HEIGHT, has_four
+from senju.games.connect_four_solver import Solver
 from senju.games.game import Game, Observations, Oracle, Outcomes, States
 from senju.games.svg import grid_svg
 from senju.kernels import ONE, ZERO, compiled
 
-COLUMNS, HEIGHT = 7, 6
-CELLS = COLUMNS * HEIGHT
 STATE = np.dtype([("stones", np.uint64, 2), ("num_moves", np.uint8), ("is_over", np.bool_)])
 
 _TOP = np.array([1 << (7 * column + HEIGHT - 1) for column in range(COLUMNS)], np.uint64)
@@ -21,20 +19,6 @@ _BOTTOM = np.array([1 << (7 * column) for column in range(COLUMNS)], np.uint64)
 _COLUMN = np.array([0b111111 << (7 * column) for column in range(COLUMNS)], np.uint64)
 # the bit of each cell in the order of the observation: row by row from the top
 _CELL_BIT = np.array([7 * c + HEIGHT - 1 - r for r in range(HEIGHT) for c in range(COLUMNS)], np.uint64)
-
-# shifts to the next cell of a line: up, right, and both diagonals
-_ONE_STEP = (np.uint64(1), np.uint64(7), np.uint64(6), np.uint64(8))
-_TWO_STEPS = (np.uint64(2), np.uint64(14), np.uint64(12), np.uint64(16))
-
-
-@compiled
-def has_four(stones: np.uint64) -> bool:
-    """Whether a seat's stones contain four in a line."""
-    for direction in range(4):
-        pairs = stones & (stones >> _ONE_STEP[direction])
-        if pairs & (pairs >> _TWO_STEPS[direction]):
-            return True
-    return False
 
 
 @compiled
@@ -123,8 +107,6 @@ class ConnectFour(Game):
 
     def oracle(self) -> Oracle:
         """An exact solver, for positions with at least 14 stones."""
-        from senju.games.connect_four_solver import Solver  # it reads this module's board
-
         return Solver()
 
     def action_name(self, action: int) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.errors import IllegalPositionError
-from senju.games.connect_four import CELLS, COLUMNS, has_four
+from senju.games.connect_four_board import CELLS, COLUMNS, has_four
 from senju.games.game import ILLEGAL, States
 from senju.kernels import ONE, ZERO, compiled, popcount
 

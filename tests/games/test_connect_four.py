@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from senju.errors import IllegalActionError
-from senju.games.connect_four import CELLS, COLUMNS, HEIGHT, STATE, ConnectFour
+from senju.games.connect_four import STATE, ConnectFour
+from senju.games.connect_four_board import CELLS, COLUMNS, HEIGHT
 from senju.games.game import Outcomes, States
 from senju.kernels import unpack_legal
 from tests.facts import mentions

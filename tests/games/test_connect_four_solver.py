@@ -8,7 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from senju.errors import IllegalPositionError
-from senju.games.connect_four import CELLS, COLUMNS, HEIGHT, STATE
+from senju.games.connect_four import STATE
+from senju.games.connect_four_board import CELLS, COLUMNS, HEIGHT
 from senju.games.connect_four_solver import ILLEGAL, MIN_STONES, Solver
 from senju.games.game import States
 
