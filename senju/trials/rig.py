@@ -1,7 +1,5 @@
 """A rig: the training loop of a config without a run folder, stepped by its caller."""
 
-from types import TracebackType
-
 from senju.backends import BACKENDS
 from senju.collect.slots import Rollout
 from senju.config import Settings
@@ -36,9 +34,7 @@ class Rig(Loop):
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def warm_up(self) -> int:
