@@ -16,7 +16,7 @@ from senju.evaluation.opponents import load_fixed, make_player, with_full_path, 
 from senju.games import make_game
 from senju.machine import available_cores
 from senju.runs.agent import Agent
-from senju.runs.interrupt import StopRequest, stop_on_signals
+from senju.runs.interrupt import stop_on_signals
 from senju.runs.run import Run, new_models
 from senju.runs.run_config import RunConfig, require_device, resolve_config
 from senju.training.trainer import Trainer, TrainingListener
@@ -56,7 +56,7 @@ def train(
     with trusting(trust):
         prepared = prepare(game, run, resume, from_checkpoint, settings, workers, preset)
     with stop_on_signals() as stop:
-        train_run(prepared, stop, listener, from_checkpoint, max_updates)
+        Trainer(prepared, listener, from_checkpoint).train(stop, max_updates)
     if stop.is_set:
         raise KeyboardInterrupt(f"stopped; go on with resume={str(prepared.path)!r}")
     return prepared
@@ -151,17 +151,6 @@ def checked_arguments(
     if max_updates is not None and not is_whole(max_updates, 1):
         raise ConfigError(f"max_updates={shown(max_updates)}: expected 1 or more, or None for all")
     return (None, {**settings, "game": game}) if isinstance(game, dict) else (game, settings)
-
-
-def train_run(
-    run: Run,
-    stop: StopRequest,
-    listener: TrainingListener | None = None,
-    checkpoint: str | None = None,
-    max_updates: int | None = None,
-) -> bool:
-    """Train a prepared run; return whether it reached its total_steps."""
-    return Trainer(run, listener, checkpoint).train(stop, max_updates)
 
 
 def prepare(

@@ -16,6 +16,7 @@ from senju.collect.slots import Ring
 from senju.errors import WorkerError
 from senju.games.game import SeatView
 from senju.models import MODELS
+from senju.registry import Registry
 from senju.runs.seats import new_learner
 from senju.training.learner_memory import LearnerMemory, Room, TrainingReport, find_ring, map_ring
 from senju.workers.role import Handler, Payload, Role, Start
@@ -109,21 +110,14 @@ class LearnerRole(Role):
 
 def importable_seats(seats: Sequence[LearnerSettings]) -> tuple[list[dict[str, Any]], str | None]:
     """Seats with names that another process can import, and the script it must import first, if any."""
+    found = [asdict(seat) for seat in seats]
     scripts: list[str | None] = []
-
-    def importable(registry: Any, settings: dict[str, Any], kind: str) -> dict[str, Any]:
-        name, script = find_importable(registry.importable_name(settings["name"]), kind)
-        scripts.append(script)
-        return settings | {"name": name}
-
-    found = [
-        asdict(seat)
-        | {
-            "model": importable(MODELS, seat.model, "model"),
-            "algorithm": importable(ALGORITHMS, seat.algorithm, "algorithm"),
-        }
-        for seat in seats
-    ]
+    registries: dict[str, Registry[Any]] = {"model": MODELS, "algorithm": ALGORITHMS}
+    for seat in found:
+        for kind, registry in registries.items():
+            name, script = find_importable(registry.importable_name(seat[kind]["name"]), kind)
+            seat[kind]["name"] = name
+            scripts.append(script)
     return found, next(filter(None, scripts), None)
 
 

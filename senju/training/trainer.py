@@ -19,8 +19,7 @@ from senju.runs.live import LiveRun
 from senju.runs.metrics import MetricsWriter
 from senju.runs.monitor import Monitor
 from senju.runs.run import Run
-from senju.runs.seats import demands_of
-from senju.runs.stages import Setting, explain
+from senju.runs.stages import explain
 from senju.runs.timeline import LEARNER
 from senju.timing import StageClock, add_seconds
 from senju.training.persistence import RunPersistence
@@ -197,9 +196,9 @@ class Trainer:
         """How often each agent was trained before this session."""
         if not self.learner.has_agents:
             return {}
-        before = self.run.metrics[-1:]
+        before = self.run.metrics[-1] if self.run.metrics else {}
         names = [f"agent_{each.seat}/trainings" for each in self.learner.settings]
-        return {name: before[0].get(name, 0.0) if before else 0.0 for name in names}
+        return {name: before.get(name, 0.0) for name in names}
 
     def _note_agents(self) -> bool:
         """Record which agents were trained since the last call; return whether any was."""
@@ -217,6 +216,7 @@ class Trainer:
         done = self.update - self._first
         pace = (monotonic() - self._began) / done
         working = sum(seconds for name, seconds in self._stages.items() if name not in ("start", "match"))
+        num_workers = self._engine.get("workers") or self.config.backend.get("num_workers") or 1
         return TrainingProgress(
             update=self.update,
             total_updates=self.total_updates,
@@ -226,7 +226,7 @@ class Trainer:
             metrics=metrics,
             stages=dict(self._stages),
             engine=self._engine,
-            explanation=explain(self._stages, setting=self._setting()),
+            explanation=explain(self._stages, setting=self.loop.setting(num_workers)),
         )
 
     def _lag(self, rollouts: list[Rollout]) -> dict[str, float]:
@@ -236,18 +236,6 @@ class Trainer:
             f"lags of {lags} where {self.loop.plan.max_lag} is allowed"
         )
         return {"lag_mean": sum(lags) / len(lags), "lag_max": float(max(lags))}
-
-    def _setting(self) -> Setting:
-        """The run's resources, for advice on its speed."""
-        return Setting(
-            backend=self.config.backend["name"],
-            num_workers=self._engine.get("workers") or self.config.backend.get("num_workers") or 1,
-            cores=available_cores(),
-            num_shards=self.loop.plan.num_shards,
-            device=self.config.device,
-            mode=self.config.collect.mode,
-            is_replaying=any(demands_of(each.algorithm).is_replaying for each in self.learner.settings),
-        )
 
     def _report(self) -> dict[str, Any]:
         """Where the run stands, for other terminals; asked from another thread."""

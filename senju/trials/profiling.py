@@ -13,7 +13,7 @@ from senju.files import describe_os_error
 from senju.machine import available_cores, math_threads
 from senju.memory import keep_freed_memory
 from senju.runs.run_config import RunConfig
-from senju.runs.stages import Setting, explain
+from senju.runs.stages import explain
 from senju.runs.timeline import LEARNER, Timeline, timeline_svg
 from senju.timing import add_seconds
 from senju.trials.rig import Rig, backend_text
@@ -67,16 +67,7 @@ def profile(
         activities += _take_report(rig, found)
     found.num_workers, found.seconds = len(workers), ended - began
     found.busy_shares = _busy_shares(workers, activities, began, ended)
-    setting = Setting(
-        backend=found.backend,
-        num_workers=found.num_workers,
-        cores=available_cores(),
-        num_shards=config.plan.num_shards,
-        device=config.device,
-        mode=config.collect.mode,
-        is_replaying=config.demands.is_replaying,
-    )
-    found.explanation = explain(found.stages, setting=setting)
+    found.explanation = explain(found.stages, setting=rig.setting(found.num_workers))
     return found
 
 
