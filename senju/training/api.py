@@ -230,10 +230,7 @@ def _prepare_resume(path: Path, game: str | None, checkpoint: str | None, change
 
 
 def _with_good_opponents(config: RunConfig) -> RunConfig:
-    """Refuse opponents that cannot be played before hours of training; give runs their full paths.
-
-    A resume from another folder then finds them.
-    """
+    """Refuse opponents that cannot be played before hours of training; give runs paths for any folder."""
     game, evaluation = make_game(**config.game), config.evaluation
     for description in (*evaluation.opponents, *evaluation.final_opponents):
         require_turns_of_two(game)

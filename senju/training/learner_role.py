@@ -1,7 +1,7 @@
 """The role of workers that train independent agents: one task is one training of one agent."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from time import monotonic
 from typing import Any, NamedTuple
@@ -61,7 +61,7 @@ class LearnerRole(Role):
     new_handler = "senju.training.learner_role:new_learner_handler"
 
     agents: SharedAgents
-    first_seats: Sequence[Sequence[int]]  # by worker: the agents that it trains first
+    first_seats: Mapping[int, Sequence[int]]  # by worker: the agents that it trains first
     descriptors: Sequence[int]  # shared memory of the rings, and of states and weights
     sockets: Sequence[str]
 
@@ -72,10 +72,7 @@ class LearnerRole(Role):
         view["observation_dtype"] = np.dtype(self.agents.view.observation_dtype).str
         rings = [find_ring(ring) for ring in self.agents.rings]
         rooms, is_following = self.agents.memory.rooms, self.agents.is_following
-        return Payload([seats, view, rings, rooms, is_following, self._seats_of(index)])
-
-    def _seats_of(self, worker: int) -> Sequence[int]:
-        return self.first_seats[worker] if worker < len(self.first_seats) else ()
+        return Payload([seats, view, rings, rooms, is_following, self.first_seats.get(index, ())])
 
     def local_handler(self, start: Start) -> "LearnerHandler":
         return LearnerHandler(self.agents)
@@ -98,7 +95,7 @@ class LearnerRole(Role):
 
     def describe_worker(self, index: int) -> str:
         """Its agents."""
-        return ", ".join(map(self._name, self._seats_of(index)))
+        return ", ".join(map(self._name, self.first_seats.get(index, ())))
 
     def on_exhausted(self, task: Assignment, cause: str, attempts: int) -> str:
         """Stop the run."""

@@ -48,12 +48,8 @@ class Loop:
         plan: Plan | None = None,
     ) -> None:
         self.config, self.game = config, game
-        self.learner = LearnerGroup(
-            config.learner_settings,
-            _new_learner_runner(config, game),
-            config.attention,
-            config.parallel.epochs_ahead,
-        )
+        runner, turns_ahead = _new_learner_runner(config, game), config.parallel.epochs_ahead
+        self.learner = LearnerGroup(config.learner_settings, runner, config.attention, turns_ahead)
         self._new_opponents: dict[int, Weights] = {}  # to be published next
         self._backend_settings = backend or config.backend
         new_backend = BACKENDS.get(self._backend_settings["name"])

@@ -115,9 +115,9 @@ class Trainer:
                     self._monitor.finish(self.update)
 
     def _loop(self, stop: StopRequest, writer: MetricsWriter, max_updates: int | None) -> bool:
-        last = self.total_updates
-        if max_updates is not None:
-            last = min(self.update + max_updates, last)
+        last = (
+            self.total_updates if max_updates is None else min(self.update + max_updates, self.total_updates)
+        )
         self.listener.on_start(self.run, self.update)
         self._began, self._first, self._first_steps = monotonic(), self.update, self.steps
         saved = self.update if self.run.checkpoints.all() else None
@@ -213,8 +213,7 @@ class Trainer:
         return bool(trained)
 
     def _progress(self, metrics: dict[str, float]) -> TrainingProgress:
-        done = self.update - self._first
-        pace = (monotonic() - self._began) / done
+        pace = (monotonic() - self._began) / (self.update - self._first)
         working = sum(seconds for name, seconds in self._stages.items() if name not in ("start", "match"))
         num_workers = self._engine.get("workers") or self.config.backend.get("num_workers") or 1
         return TrainingProgress(
@@ -232,9 +231,8 @@ class Trainer:
     def _lag(self, rollouts: list[Rollout]) -> dict[str, float]:
         """How many versions the weights that acted are behind those that learn now."""
         lags = [self.learner.version - rollout.version for rollout in rollouts]
-        assert max(lags) <= self.loop.plan.max_lag, (
-            f"lags of {lags} where {self.loop.plan.max_lag} is allowed"
-        )
+        allowed = self.loop.plan.max_lag
+        assert max(lags) <= allowed, f"lags of {lags} where {allowed} is allowed"
         return {"lag_mean": sum(lags) / len(lags), "lag_max": float(max(lags))}
 
     def _report(self) -> dict[str, Any]:
@@ -296,8 +294,7 @@ class Trainer:
         }
         if self.learner.has_agents:
             return found | _rewards_per_game(rollouts, count)
-        rewards = np.stack([rollout.data.rewards for rollout in rollouts])
-        first = rewards[..., 0][ended]
+        first = np.stack([rollout.data.rewards for rollout in rollouts])[..., 0][ended]
         return found | {"first_seat_mean_reward": float(first.mean()) if count else 0.0}
 
 

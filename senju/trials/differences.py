@@ -90,20 +90,19 @@ def compare_rollouts(expected: Sequence[Rollout], found: Sequence[Rollout]) -> D
     shards = [rollout.shard for rollout in expected], [rollout.shard for rollout in found]
     if shards[0] != shards[1]:
         return Difference("shards", (), None, str(shards[0]), str(shards[1]))
-    differences = (_compare_rollout(one, other) for one, other in zip(expected, found, strict=True))
-    return next(filter(None, differences), None)
+    for one, other in zip(expected, found, strict=True):
+        if difference := _compare_rollout(one, other):
+            return replace(difference, shard=one.shard)
+    return None
 
 
 def _compare_rollout(expected: Rollout, found: Rollout) -> Difference | None:
-    shard = expected.shard
     if expected.version != found.version:
-        return Difference("version", (), None, str(expected.version), str(found.version), shard)
-    clock = first_difference("clock", expected.clock, found.clock)
-    if clock is not None:
-        return replace(clock, shard=shard)
+        return Difference("version", (), None, str(expected.version), str(found.version))
+    if clock := first_difference("clock", expected.clock, found.clock):
+        return clock
     steps, finals = (_differences(expected.data, found.data, names) for names in (STEP_ORDER, FINAL_ORDER))
-    earliest = min(steps or finals, key=lambda difference: difference.index[:1], default=None)
-    return earliest and replace(earliest, shard=shard)
+    return min(steps or finals, key=lambda difference: difference.index[:1], default=None)
 
 
 def _differences(expected: object, found: object, names: Sequence[str]) -> list[Difference]:

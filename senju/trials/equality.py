@@ -82,10 +82,10 @@ def verify(
     """
     require_sync(config)
     settings = backend_settings(config, candidate.backend, candidate.num_workers)
-    threads = config.threads or available_cores()
     began, moment = monotonic(), random.Random(config.seed)
     disturbed: AbstractContextManager[list[int]]
-    with math_threads(threads), Rig(config, SERIAL) as oracle, Rig(config, settings) as rig:
+    threads = math_threads(config.threads or available_cores())
+    with threads, Rig(config, SERIAL) as oracle, Rig(config, settings) as rig:
         tensors = new_model(oracle.game, config).state_dict()
         update = kills = num_bytes = 0
         difference = None
@@ -97,7 +97,6 @@ def verify(
             kills += len(killed)
             num_bytes += num_equal
             on_update(update)
-        events = [event.kind for event in rig.backend.report().events]
         return Verdict(
             candidate=candidate,
             updates=update,
@@ -105,7 +104,7 @@ def verify(
             num_bytes=num_bytes,
             digest=digest_of(oracle.learner.weights()),
             kills=kills,
-            healed=sum(kind in EVENTS_OF_HEALING for kind in events),
+            healed=sum(event.kind in EVENTS_OF_HEALING for event in rig.backend.report().events),
             seconds=monotonic() - began,
         )
 

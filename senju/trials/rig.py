@@ -13,13 +13,7 @@ _MOST_WARMING = 1000  # updates until a learner begins to learn
 
 
 class Rig(Loop):
-    """Collects, learns and publishes what a run of this config would, on the backend it is given.
-
-    with Rig(config, {"name": "processes", "num_workers": 2}) as rig:
-        rollouts = rig.collect()
-        rig.learn(rollouts)
-        rig.publish()
-    """
+    """What a run of this config would compute, on the backend it is given; `with` starts and closes it."""
 
     def __init__(self, config: RunConfig, backend: Settings) -> None:
         super().__init__(config, make_game(**config.game), backend)

@@ -189,12 +189,8 @@ def at_rest(backend: Backend) -> Iterator[None]:
 
 
 def _allowed(config: RunConfig, collecting: float, learning: float, publishing: float) -> float:
-    """The speed end to end that the stages alone allow.
-
-    Their times add up, unless the learner has its own device and games go on meanwhile: then the slower
-    of the two counts.
-    """
-    if config.collect.mode == "async" and config.device != "cpu":
+    """The speed that the stages alone allow: times add up, unless games go on while a GPU learns."""
+    if config.collect.mode == "async" and config.device != "cpu":  # the slower one counts
         return 1.0 / (max(1.0 / collecting, 1.0 / learning) + publishing)
     return 1.0 / (1.0 / collecting + 1.0 / learning + publishing)
 

@@ -1,7 +1,4 @@
-"""`senju.train_several`: several agents side by side, from Python.
-
-Their folder holds agent_1, agent_2, …, each an ordinary run.
-"""
+"""`senju.train_several`: several agents side by side; their folder holds agent_1, …, each an ordinary run."""
 
 import os
 import re
