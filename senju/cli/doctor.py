@@ -14,7 +14,7 @@ from senju.cli.quantities import GIB, UNKNOWN, size_text
 from senju.cli.tables import facts_table
 from senju.kernel_cache import usable_cache_folder
 from senju.machine import Machine, inspect_machine
-from senju.training.probe import Probe, probe
+from senju.trials.profiling import Probe, probe
 from senju.version import __version__
 
 PACKAGES = ("numpy", "numba", "torch", "pydantic")

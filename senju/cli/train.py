@@ -22,10 +22,10 @@ from senju.runs.run import Run
 from senju.runs.run_folder import REWARDS, STRENGTH
 from senju.runs.stages import explain
 from senju.timing import add_seconds
-from senju.training.api import prepare, train_run
+from senju.training.api import prepare
 from senju.training.multi_run.api import MAX_AGENTS, is_of_several, prepare_several
 from senju.training.multi_run.shares import parse_devices
-from senju.training.trainer import TrainingListener
+from senju.training.trainer import Trainer
 
 
 def train(
@@ -113,12 +113,12 @@ def _refuse_checkpoint(checkpoint: str | None, resume: Path | None) -> None:
 def _train_one(prepared: Run, checkpoint: str | None, max_updates: int | None, as_json: bool) -> None:
     with stop_on_signals() as stop:
         if as_json:
-            finished = train_run(prepared, stop, TrainingListener(), checkpoint, max_updates)
+            finished = Trainer(prepared, None, checkpoint).train(stop, max_updates)
             explanation = explain(_total_stages(prepared))
             print_json({**prepared.summary(), "finished": finished, "explanation": explanation})
         else:
             with TrainingDisplay(out) as display:
-                finished = train_run(prepared, stop, display, checkpoint, max_updates)
+                finished = Trainer(prepared, display, checkpoint).train(stop, max_updates)
             _show_end(prepared, display, finished)
     if stop.is_set:
         raise typer.Exit(stop.exit_code)

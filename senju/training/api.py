@@ -16,7 +16,7 @@ from senju.evaluation.opponents import load_fixed, make_player, with_full_path, 
 from senju.games import make_game
 from senju.machine import available_cores
 from senju.runs.agent import Agent
-from senju.runs.interrupt import StopRequest, stop_on_signals
+from senju.runs.interrupt import stop_on_signals
 from senju.runs.run import Run, new_models
 from senju.runs.run_config import RunConfig, require_device, resolve_config
 from senju.training.trainer import Trainer, TrainingListener
@@ -56,7 +56,7 @@ def train(
     with trusting(trust):
         prepared = prepare(game, run, resume, from_checkpoint, settings, workers, preset)
     with stop_on_signals() as stop:
-        train_run(prepared, stop, listener, from_checkpoint, max_updates)
+        Trainer(prepared, listener, from_checkpoint).train(stop, max_updates)
     if stop.is_set:
         raise KeyboardInterrupt(f"stopped; go on with resume={str(prepared.path)!r}")
     return prepared
@@ -153,17 +153,6 @@ def checked_arguments(
     return (None, {**settings, "game": game}) if isinstance(game, dict) else (game, settings)
 
 
-def train_run(
-    run: Run,
-    stop: StopRequest,
-    listener: TrainingListener | None = None,
-    checkpoint: str | None = None,
-    max_updates: int | None = None,
-) -> bool:
-    """Train a prepared run; return whether it reached its total_steps."""
-    return Trainer(run, listener, checkpoint).train(stop, max_updates)
-
-
 def prepare(
     game: str | None,
     run: str | os.PathLike[str] | None,
@@ -241,10 +230,7 @@ def _prepare_resume(path: Path, game: str | None, checkpoint: str | None, change
 
 
 def _with_good_opponents(config: RunConfig) -> RunConfig:
-    """Refuse opponents that cannot be played before hours of training; give runs their full paths.
-
-    A resume from another folder then finds them.
-    """
+    """Refuse opponents that cannot be played before hours of training; give runs paths for any folder."""
     game, evaluation = make_game(**config.game), config.evaluation
     for description in (*evaluation.opponents, *evaluation.final_opponents):
         require_turns_of_two(game)

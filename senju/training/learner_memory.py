@@ -52,10 +52,7 @@ class SavedState(NamedTuple):
 
 
 class SharedState(SharedWeights):
-    """A learner's whole state, with the report of the training that led to it: both or neither.
-
-    The state's version is the number of trainings that led to it.
-    """
+    """A learner's whole state and the report of its last training; its version is the number of trainings."""
 
     def save(self, number: int, state: LearnerState, report: TrainingReport | None = None) -> None:
         """Make this the last complete state."""
@@ -117,24 +114,15 @@ class LearnerMemory:
         self.num_bytes = allocate.num_bytes
 
 
-RingPlace = tuple[dict[str, Any], list[int]]  # a ring's shape, and where each of its arrays begins
-
-
-def find_ring(ring: Ring) -> RingPlace:
-    """Where a ring lies in the block that its arrays are views of."""
-    arrays = [*ring.columns, ring.sequence_numbers]
+def find_ring(ring: Ring) -> tuple[dict[str, Any], int]:
+    """A ring's shape, and where it begins in the block that a carver cut its arrays from."""
     block = ring.sequence_numbers.base
     assert isinstance(block, mmap.mmap), "the ring does not lie in shared memory"
-    start = np.frombuffer(block, np.uint8).ctypes.data
-    return asdict(ring.shape), [array.ctypes.data - start for array in arrays]
+    return asdict(ring.shape), ring.columns[0].ctypes.data - np.frombuffer(block, np.uint8).ctypes.data
 
 
-def map_ring(place: RingPlace, view: SeatView, block: mmap.mmap) -> Ring:
+def map_ring(place: tuple[dict[str, Any], int], view: SeatView, block: mmap.mmap) -> Ring:
     """The ring that another process has described."""
-    shape, starts = place
-    offsets = iter(starts)
-
-    def allocate(shape: tuple[int, ...] | int, dtype: Any, /) -> NDArray[Any]:
-        return np.ndarray(shape, np.dtype(dtype), block, next(offsets))
-
+    allocate = Carver(block)
+    shape, allocate.num_bytes = place
     return Ring(view, RingShape(**shape), allocate)

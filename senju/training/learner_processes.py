@@ -42,11 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 class LearnerProcesses(LearnerRunner):
-    """The agents' learners in processes, one or more agents each.
-
-    runner.share(plan, backend.shared_memory)
-    runner.attach(backend.rings, view)
-    """
+    """The agents' learners in processes, one or more agents each; call `share` before `attach`."""
 
     def __init__(
         self,
@@ -64,8 +60,8 @@ class LearnerProcesses(LearnerRunner):
         self._numbers = [0] * len(self.seats)  # trainings so far, the ordered ones included
         self._epsilons = [0.0] * len(self.seats)
         self._waited, self._stages = 0.0, list[dict[str, float]]()
-        self._learning = [seat.seat for seat in self.seats if seat.learns]
-        ranks = self._ranks = {seat: rank for rank, seat in enumerate(self._learning)}
+        learning = [seat.seat for seat in self.seats if seat.learns]
+        ranks = self._ranks = {seat: rank for rank, seat in enumerate(learning)}
         self._tasks = Tasks(prefer=lambda training, workers: _dealt(ranks[training.task.seat], workers))
         self._team: Team | None = None
 
@@ -82,7 +78,7 @@ class LearnerProcesses(LearnerRunner):
         assert isinstance(view, SeatView), "each agent has one seat"
         try:
             self._lay_out(rings, view)
-            if self._learning:
+            if self._ranks:
                 self._start()
         except BaseException:
             self.close()
@@ -108,7 +104,7 @@ class LearnerProcesses(LearnerRunner):
 
     def _start(self) -> None:
         count = self._count_affordable()
-        first_seats = [self._learning[index::count] for index in range(count)]
+        first_seats = {index: list(self._ranks)[index::count] for index in range(count)}
         role = LearnerRole(self._agents, first_seats, list(self._descriptors), self._sockets)
         executor = self._new_process_executor() if count else ThreadExecutor()
         team = self._team = Team(role, self._tasks, executor, self._limits)
@@ -119,7 +115,7 @@ class LearnerProcesses(LearnerRunner):
 
     def _count_affordable(self) -> int:
         """As many processes as are wanted, or as there is memory for; 0: a thread of this process learns."""
-        num_agents = len(self._learning)
+        num_agents = len(self._ranks)
         even = even_learners(num_agents, available_cores())
         wanted = min(even if self._wanted is None else self._wanted, num_agents)
         affordable = min(wanted, memory_available() // WORKER_BYTES)
@@ -151,7 +147,7 @@ class LearnerProcesses(LearnerRunner):
                 self._tasks.put(Training(self._numbers[task.seat], task))
             self._team.open()
         if self.is_free_running:
-            return self._take_trained()
+            return self.finish(())
         trained = {each.seat: each for each in self.finish()}
         return [trained[task.seat] for task in tasks]
 
@@ -159,27 +155,21 @@ class LearnerProcesses(LearnerRunner):
         if self._team is None:
             return []
         began = monotonic()
-        wanted = set(self._learning if seats is None else seats)
+        wanted = set(self._ranks if seats is None else seats)
         with self._team.changed:
-            self._team.wait_for(lambda: wanted.isdisjoint(self._pending()), seconds)
+            self._team.wait_for(lambda: wanted.isdisjoint(self._pending()), seconds)  # raises what went wrong
+            reports = [report for _, report in self._tasks.take()]
         self._waited += monotonic() - began
-        return self._take_trained()
+        for report in reports:
+            self._epsilons[report.trained.seat] = report.epsilon
+            self._stages.append(report.stages)
+        return [report.trained for report in reports]
 
     def is_busy(self, seat: int) -> bool:
         if self._team is None:
             return False
         with self._team.changed:
             return seat in self._pending()
-
-    def _take_trained(self) -> list[Trained]:
-        assert self._team is not None
-        with self._team.changed:
-            self._team.wait_for(lambda: True)  # raises what went wrong
-            reports = [report for _, report in self._tasks.take()]
-        for report in reports:
-            self._epsilons[report.trained.seat] = report.epsilon
-            self._stages.append(report.stages)
-        return [report.trained for report in reports]
 
     def weights(self, seat: int) -> Weights:
         shared = self._agents.memory.weights[seat]

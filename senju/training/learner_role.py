@@ -1,7 +1,7 @@
 """The role of workers that train independent agents: one task is one training of one agent."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from time import monotonic
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from senju.collect.slots import Ring
 from senju.errors import WorkerError
 from senju.games.game import SeatView
 from senju.models import MODELS
+from senju.registry import Registry
 from senju.runs.seats import new_learner
 from senju.training.learner_memory import LearnerMemory, Room, TrainingReport, find_ring, map_ring
 from senju.workers.role import Handler, Payload, Role, Start
@@ -60,7 +61,7 @@ class LearnerRole(Role):
     new_handler = "senju.training.learner_role:new_learner_handler"
 
     agents: SharedAgents
-    first_seats: Sequence[Sequence[int]]  # by worker: the agents that it trains first
+    first_seats: Mapping[int, Sequence[int]]  # by worker: the agents that it trains first
     descriptors: Sequence[int]  # shared memory of the rings, and of states and weights
     sockets: Sequence[str]
 
@@ -71,10 +72,7 @@ class LearnerRole(Role):
         view["observation_dtype"] = np.dtype(self.agents.view.observation_dtype).str
         rings = [find_ring(ring) for ring in self.agents.rings]
         rooms, is_following = self.agents.memory.rooms, self.agents.is_following
-        return Payload([seats, view, rings, rooms, is_following, self._seats_of(index)])
-
-    def _seats_of(self, worker: int) -> Sequence[int]:
-        return self.first_seats[worker] if worker < len(self.first_seats) else ()
+        return Payload([seats, view, rings, rooms, is_following, self.first_seats.get(index, ())])
 
     def local_handler(self, start: Start) -> "LearnerHandler":
         return LearnerHandler(self.agents)
@@ -97,7 +95,7 @@ class LearnerRole(Role):
 
     def describe_worker(self, index: int) -> str:
         """Its agents."""
-        return ", ".join(map(self._name, self._seats_of(index)))
+        return ", ".join(map(self._name, self.first_seats.get(index, ())))
 
     def on_exhausted(self, task: Assignment, cause: str, attempts: int) -> str:
         """Stop the run."""
@@ -109,21 +107,14 @@ class LearnerRole(Role):
 
 def importable_seats(seats: Sequence[LearnerSettings]) -> tuple[list[dict[str, Any]], str | None]:
     """Seats with names that another process can import, and the script it must import first, if any."""
+    found = [asdict(seat) for seat in seats]
     scripts: list[str | None] = []
-
-    def importable(registry: Any, settings: dict[str, Any], kind: str) -> dict[str, Any]:
-        name, script = find_importable(registry.importable_name(settings["name"]), kind)
-        scripts.append(script)
-        return settings | {"name": name}
-
-    found = [
-        asdict(seat)
-        | {
-            "model": importable(MODELS, seat.model, "model"),
-            "algorithm": importable(ALGORITHMS, seat.algorithm, "algorithm"),
-        }
-        for seat in seats
-    ]
+    registries: dict[str, Registry[Any]] = {"model": MODELS, "algorithm": ALGORITHMS}
+    for seat in found:
+        for kind, registry in registries.items():
+            name, script = find_importable(registry.importable_name(seat[kind]["name"]), kind)
+            seat[kind]["name"] = name
+            scripts.append(script)
     return found, next(filter(None, scripts), None)
 
 

@@ -8,17 +8,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from senju.algorithms.learner_group import LearnerGroup
+from senju.algorithms.learner_runner import LearnerRunner, SequentialLearners
+from senju.algorithms.stacked_learners import StackedLearners
 from senju.backends import BACKENDS
 from senju.backends.plan import Plan
 from senju.collect.orders import Orders
+from senju.collect.rollout import policy_view
 from senju.collect.slots import Rollout
 from senju.config import Settings
 from senju.evaluation.opponents import FixedOpponent, load_fixed
 from senju.games.game import Game
+from senju.machine import available_cores
 from senju.models.weights import Weights
 from senju.opponents.pool import OpponentPool
 from senju.runs.run_config import RunConfig
-from senju.training.learner_kinds import attach, new_learner_group
+from senju.runs.seats import demands_of, new_learner
+from senju.runs.stages import Setting
+from senju.training.learner_processes import LearnerProcesses
 
 
 class Loop:
@@ -41,10 +48,12 @@ class Loop:
         plan: Plan | None = None,
     ) -> None:
         self.config, self.game = config, game
-        self.learner = new_learner_group(config, game)
+        runner, turns_ahead = _new_learner_runner(config, game), config.parallel.epochs_ahead
+        self.learner = LearnerGroup(config.learner_settings, runner, config.attention, turns_ahead)
         self._new_opponents: dict[int, Weights] = {}  # to be published next
-        settings = backend or config.backend
-        self.backend = BACKENDS.get(settings["name"])(BACKENDS.configure(settings))
+        self._backend_settings = backend or config.backend
+        new_backend = BACKENDS.get(self._backend_settings["name"])
+        self.backend = new_backend(BACKENDS.configure(self._backend_settings))
         self.plan = plan or config.plan
         self.pool: OpponentPool | None = None
         self.fixed: Sequence[FixedOpponent] = ()
@@ -64,7 +73,10 @@ class Loop:
     def start(self) -> None:
         """Start the backend, and let the learners read what it collects."""
         self.backend.start(self.plan)
-        attach(self.learner, self.backend, self.plan, self.game)
+        if isinstance(self.learner.runner, LearnerProcesses):
+            assert self.backend.shared_memory is not None
+            self.learner.runner.share(self.plan, self.backend.shared_memory)
+        self.learner.attach(self.backend.rings, policy_view(self.game, len(self.plan.policies)))
 
     def publish_all(self) -> None:
         """Give the backend every opponent's weights, then the learner's own."""
@@ -115,6 +127,18 @@ class Loop:
         """How many decisions those moves had room for."""
         return self.count_moves(rollouts) * self.game.num_acting
 
+    def setting(self, num_workers: int) -> Setting:
+        """The resources of the loop, for advice on its speed."""
+        return Setting(
+            backend=self._backend_settings["name"],
+            num_workers=num_workers,
+            cores=available_cores(),
+            num_shards=self.plan.num_shards,
+            device=self.config.device,
+            mode=self.config.collect.mode,
+            is_replaying=any(demands_of(each.algorithm).is_replaying for each in self.learner.settings),
+        )
+
     def finish(self) -> None:
         """Wait for trainings in the background, and publish what they learned."""
         if self.learner.finish():
@@ -124,3 +148,19 @@ class Loop:
         """Stop the learners and the backend."""
         self.learner.close()
         self.backend.close()
+
+
+def _new_learner_runner(config: RunConfig, game: Game) -> LearnerRunner:
+    settings = config.learner_settings
+    if config.learners == "processes":
+        return LearnerProcesses(
+            settings,
+            num_processes=config.parallel.num_learners or None,
+            is_free_running=config.collect.mode == "async",
+            learner_timeout=config.parallel.learner_timeout,
+        )
+    view = policy_view(game, len(settings))
+    learners = [new_learner(each, view) for each in settings]
+    return (
+        StackedLearners(settings, learners) if config.learners == "stacked" else SequentialLearners(learners)
+    )

@@ -137,15 +137,15 @@ def without_effect(config: ParallelConfig) -> list[str]:
     """The settings that have no effect on the chosen backend, each with the reason."""
     name = config.backend["name"]
     can_reset = "reset_interval" in BACKENDS.config_class(name).model_fields
-    notes = []
+    reasons = {}
     if config.worker_reset_interval and not can_reset:
-        reason = f"the {name} backend has no workers to replace"
-        notes.append(f"worker_reset_interval={config.worker_reset_interval} has no effect: {reason}")
+        reasons["worker_reset_interval"] = f"the {name} backend has no workers to replace"
     if config.queue_maxsize > 1 and name == "serial":
-        reason = "the serial backend plays only during collect_experiences, so nothing queues"
-        notes.append(f"queue_maxsize={config.queue_maxsize} has no effect: {reason}")
+        reasons["queue_maxsize"] = (
+            "the serial backend plays only during collect_experiences, so nothing queues"
+        )
     if not config.use_shared_memory and name == "processes":
-        notes.append("use_shared_memory=False has no effect: processes always use shared memory")
+        reasons["use_shared_memory"] = "processes always use shared memory"
     if config.compression_enabled:
-        notes.append(f"compression_enabled=True has no effect: the {name} backend runs on one machine")
-    return notes
+        reasons["compression_enabled"] = f"the {name} backend runs on one machine"
+    return [f"{key}={getattr(config, key)} has no effect: {reason}" for key, reason in reasons.items()]

@@ -19,8 +19,7 @@ from senju.runs.live import LiveRun
 from senju.runs.metrics import MetricsWriter
 from senju.runs.monitor import Monitor
 from senju.runs.run import Run
-from senju.runs.seats import demands_of
-from senju.runs.stages import Setting, explain
+from senju.runs.stages import explain
 from senju.runs.timeline import LEARNER
 from senju.timing import StageClock, add_seconds
 from senju.training.persistence import RunPersistence
@@ -116,9 +115,9 @@ class Trainer:
                     self._monitor.finish(self.update)
 
     def _loop(self, stop: StopRequest, writer: MetricsWriter, max_updates: int | None) -> bool:
-        last = self.total_updates
-        if max_updates is not None:
-            last = min(self.update + max_updates, last)
+        last = (
+            self.total_updates if max_updates is None else min(self.update + max_updates, self.total_updates)
+        )
         self.listener.on_start(self.run, self.update)
         self._began, self._first, self._first_steps = monotonic(), self.update, self.steps
         saved = self.update if self.run.checkpoints.all() else None
@@ -197,9 +196,9 @@ class Trainer:
         """How often each agent was trained before this session."""
         if not self.learner.has_agents:
             return {}
-        before = self.run.metrics[-1:]
+        before = self.run.metrics[-1] if self.run.metrics else {}
         names = [f"agent_{each.seat}/trainings" for each in self.learner.settings]
-        return {name: before[0].get(name, 0.0) if before else 0.0 for name in names}
+        return {name: before.get(name, 0.0) for name in names}
 
     def _note_agents(self) -> bool:
         """Record which agents were trained since the last call; return whether any was."""
@@ -214,9 +213,9 @@ class Trainer:
         return bool(trained)
 
     def _progress(self, metrics: dict[str, float]) -> TrainingProgress:
-        done = self.update - self._first
-        pace = (monotonic() - self._began) / done
+        pace = (monotonic() - self._began) / (self.update - self._first)
         working = sum(seconds for name, seconds in self._stages.items() if name not in ("start", "match"))
+        num_workers = self._engine.get("workers") or self.config.backend.get("num_workers") or 1
         return TrainingProgress(
             update=self.update,
             total_updates=self.total_updates,
@@ -226,28 +225,15 @@ class Trainer:
             metrics=metrics,
             stages=dict(self._stages),
             engine=self._engine,
-            explanation=explain(self._stages, setting=self._setting()),
+            explanation=explain(self._stages, setting=self.loop.setting(num_workers)),
         )
 
     def _lag(self, rollouts: list[Rollout]) -> dict[str, float]:
         """How many versions the weights that acted are behind those that learn now."""
         lags = [self.learner.version - rollout.version for rollout in rollouts]
-        assert max(lags) <= self.loop.plan.max_lag, (
-            f"lags of {lags} where {self.loop.plan.max_lag} is allowed"
-        )
+        allowed = self.loop.plan.max_lag
+        assert max(lags) <= allowed, f"lags of {lags} where {allowed} is allowed"
         return {"lag_mean": sum(lags) / len(lags), "lag_max": float(max(lags))}
-
-    def _setting(self) -> Setting:
-        """The run's resources, for advice on its speed."""
-        return Setting(
-            backend=self.config.backend["name"],
-            num_workers=self._engine.get("workers") or self.config.backend.get("num_workers") or 1,
-            cores=available_cores(),
-            num_shards=self.loop.plan.num_shards,
-            device=self.config.device,
-            mode=self.config.collect.mode,
-            is_replaying=any(demands_of(each.algorithm).is_replaying for each in self.learner.settings),
-        )
 
     def _report(self) -> dict[str, Any]:
         """Where the run stands, for other terminals; asked from another thread."""
@@ -308,8 +294,7 @@ class Trainer:
         }
         if self.learner.has_agents:
             return found | _rewards_per_game(rollouts, count)
-        rewards = np.stack([rollout.data.rewards for rollout in rollouts])
-        first = rewards[..., 0][ended]
+        first = np.stack([rollout.data.rewards for rollout in rollouts])[..., 0][ended]
         return found | {"first_seat_mean_reward": float(first.mean()) if count else 0.0}
 
 

@@ -1,6 +1,6 @@
 """The first byte in which two results differ, and what it belongs to."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -90,20 +90,19 @@ def compare_rollouts(expected: Sequence[Rollout], found: Sequence[Rollout]) -> D
     shards = [rollout.shard for rollout in expected], [rollout.shard for rollout in found]
     if shards[0] != shards[1]:
         return Difference("shards", (), None, str(shards[0]), str(shards[1]))
-    differences = (_compare_rollout(one, other) for one, other in zip(expected, found, strict=True))
-    return next(filter(None, differences), None)
+    for one, other in zip(expected, found, strict=True):
+        if difference := _compare_rollout(one, other):
+            return replace(difference, shard=one.shard)
+    return None
 
 
 def _compare_rollout(expected: Rollout, found: Rollout) -> Difference | None:
-    shard = expected.shard
     if expected.version != found.version:
-        return Difference("version", (), None, str(expected.version), str(found.version), shard)
-    clock = first_difference("clock", expected.clock, found.clock)
-    if clock is not None:
-        return replace(clock, shard=shard)
+        return Difference("version", (), None, str(expected.version), str(found.version))
+    if clock := first_difference("clock", expected.clock, found.clock):
+        return clock
     steps, finals = (_differences(expected.data, found.data, names) for names in (STEP_ORDER, FINAL_ORDER))
-    earliest = min(steps or finals, key=lambda difference: difference.index[:1], default=None)
-    return earliest and replace(earliest, shard=shard)
+    return min(steps or finals, key=lambda difference: difference.index[:1], default=None)
 
 
 def _differences(expected: object, found: object, names: Sequence[str]) -> list[Difference]:
@@ -126,31 +125,19 @@ def compare_weights(
     expected: Weights, found: Weights, tensors: Mapping[str, Tensor] | None = None
 ) -> Difference | None:
     """The first difference of two blocks; `tensors` are those of the model, in the blocks' order."""
-    if expected.nbytes == found.nbytes:
-        for name, one, other in _named_parts(expected, found, tensors or {}):
-            difference = first_difference(name, one, other)
-            if difference is not None:
+    tensors = tensors or {}
+    if expected.nbytes == found.nbytes == sum(tensor.nbytes for tensor in tensors.values()):
+        start = 0
+        for name, tensor in tensors.items():
+            end = start + tensor.nbytes
+            one, other = (_like(tensor, block[start:end]) for block in (expected, found))
+            if difference := first_difference(f"weights {name}", one, other):
                 return difference
+            start = end
     return first_difference("weights", expected, found)
 
 
-def _named_parts(
-    expected: Weights, found: Weights, tensors: Mapping[str, Tensor]
-) -> Iterator[tuple[str, NDArray[Any], NDArray[Any]]]:
-    """The blocks cut into the model's tensors, unless they are of something else."""
-    sizes = [tensor.numel() * tensor.element_size() for tensor in tensors.values()]
-    if sum(sizes) != expected.nbytes:
-        return
-    start = 0
-    for (name, tensor), size in zip(tensors.items(), sizes, strict=True):
-        dtype = _numpy_dtype(tensor)
-        shape = tuple(tensor.shape) if dtype.itemsize == tensor.element_size() else (size,)
-        one, other = (block[start : start + size].view(dtype).reshape(shape) for block in (expected, found))
-        yield f"weights {name}", one, other
-        start += size
-
-
-def _numpy_dtype(tensor: Tensor) -> "np.dtype[Any]":
-    """NumPy's dtype for a tensor's; bytes where it has none, as for bfloat16."""
+def _like(tensor: Tensor, block: Weights) -> NDArray[Any]:
+    """A tensor's bytes as an array; as bytes where NumPy lacks its dtype, as for bfloat16."""
     name = str(tensor.dtype).removeprefix("torch.")
-    return np.dtype(name) if name in np.sctypeDict else np.dtype(np.uint8)
+    return block.view(name).reshape(tensor.shape) if name in np.sctypeDict else block

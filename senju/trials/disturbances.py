@@ -44,10 +44,7 @@ def processes_of(status: BackendStatus, states: Sequence[str] = READY) -> list[i
 
 
 class Disturber:
-    """Disturbs a backend again and again; the seed decides what happens to which worker, and when.
-
-    The state in which a disturbance finds the workers depends on the clock: two runs of one seed differ.
-    """
+    """Disturbs a backend how and when a seed says; what its workers are doing then depends on the clock."""
 
     def __init__(self, backend: Backend, seed: int, most_workers: int) -> None:
         self._backend, self._most_workers = backend, most_workers
@@ -66,37 +63,31 @@ class Disturber:
             if not self._pause_left:
                 self._backend.team.resume()
         kind = self._chance.choices(list(KINDS), list(KINDS.values()))[0]
-        if getattr(self, f"_{kind}")():
-            self.counts[kind] += 1
+        self.counts[kind] += self._apply(kind)
 
     def calm(self) -> None:
         """End the pause, so that all workers play."""
         self._pause_left = 0
         self._backend.team.resume()
 
-    def _kill(self) -> bool:
-        return self._signal_one(self._ready(), signal.SIGKILL)
-
-    def _hang(self) -> bool:
-        return self._signal_one([pid for pid in self._ready() if not is_stopped(pid)], signal.SIGSTOP)
-
-    def _ready(self) -> list[int]:
-        """Workers that have started: one that dies five times in a row while it starts is given up."""
-        return processes_of(self._backend.status())
+    def _apply(self, kind: str) -> bool:
+        """Disturb; return whether that reached a worker."""
+        # only workers that have started: one that dies five times in a row while it starts is given up
+        team, pids = self._backend.team, processes_of(self._backend.status())
+        if kind == "kill":
+            return self._signal_one(pids, signal.SIGKILL)
+        if kind == "hang":
+            return self._signal_one([pid for pid in pids if not is_stopped(pid)], signal.SIGSTOP)
+        if kind == "resize":
+            team.resize(self._chance.randint(1, self._most_workers))
+            return True
+        if kind == "reset":
+            return self._reached(team.reset)
+        self._pause_left = self._chance.randint(1, _LONGEST_PAUSE)
+        return self._reached(team.pause)
 
     def _signal_one(self, pids: list[int], number: signal.Signals) -> bool:
         return bool(pids) and send_signal(self._chance.choice(pids), number)
-
-    def _pause(self) -> bool:
-        self._pause_left = self._chance.randint(1, _LONGEST_PAUSE)
-        return self._reached(self._backend.team.pause)
-
-    def _resize(self) -> bool:
-        self._backend.team.resize(self._chance.randint(1, self._most_workers))
-        return True
-
-    def _reset(self) -> bool:
-        return self._reached(self._backend.team.reset)
 
     def _reached(self, disturb: Callable[[list[int] | None], None]) -> bool:
         """Disturb one worker or all; False where the chosen one has left meanwhile."""

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from torch import Tensor
 
 from senju.backends.backend import Backend
-from senju.games import make_game
 from senju.machine import available_cores, math_threads
 from senju.models.weights import Weights
 from senju.runs.run import new_model
@@ -83,11 +82,11 @@ def verify(
     """
     require_sync(config)
     settings = backend_settings(config, candidate.backend, candidate.num_workers)
-    threads = config.threads or available_cores()
     began, moment = monotonic(), random.Random(config.seed)
     disturbed: AbstractContextManager[list[int]]
-    with math_threads(threads), Rig(config, SERIAL) as oracle, Rig(config, settings) as rig:
-        tensors = new_model(make_game(**config.game), config).state_dict()
+    threads = math_threads(config.threads or available_cores())
+    with threads, Rig(config, SERIAL) as oracle, Rig(config, settings) as rig:
+        tensors = new_model(oracle.game, config).state_dict()
         update = kills = num_bytes = 0
         difference = None
         while difference is None and update < updates:
@@ -98,7 +97,6 @@ def verify(
             kills += len(killed)
             num_bytes += num_equal
             on_update(update)
-        events = [event.kind for event in rig.backend.report().events]
         return Verdict(
             candidate=candidate,
             updates=update,
@@ -106,7 +104,7 @@ def verify(
             num_bytes=num_bytes,
             digest=digest_of(oracle.learner.weights()),
             kills=kills,
-            healed=sum(kind in EVENTS_OF_HEALING for kind in events),
+            healed=sum(event.kind in EVENTS_OF_HEALING for event in rig.backend.report().events),
             seconds=monotonic() - began,
         )
 
@@ -144,29 +142,27 @@ def killing(backend: Backend, moment: random.Random) -> Iterator[list[int]]:
     """
     killed: list[int] = []
     is_over = threading.Event()
-    arguments = (backend, moment.random(), moment.randrange(4), is_over, killed)
-    thread = threading.Thread(target=_kill_one, args=arguments, daemon=True)
+    choice, sightings = moment.random(), moment.randrange(4)
+
+    def kill_one_of(pids: Sequence[int]) -> None:
+        chosen = pids[int(choice * len(pids)) :][:1]
+        killed.extend(pid for pid in chosen if send_signal(pid, signal.SIGKILL))
+
+    def watch() -> None:
+        """Kill a worker that plays, after `sightings` looks that saw one; at the end, one that waits."""
+        looks = 0
+        while not killed and not is_over.wait(LOOK_SECONDS):
+            playing = processes_of(backend.status(), ["playing"])
+            looks += bool(playing)
+            if looks > sightings:
+                kill_one_of(playing)
+        if not killed:
+            kill_one_of(processes_of(backend.status()))
+
+    thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:
         yield killed
     finally:
         is_over.set()
         thread.join()
-
-
-def _kill_one(
-    backend: Backend, choice: float, sightings: int, is_over: threading.Event, killed: list[int]
-) -> None:
-    """Kill a worker that plays, after `sightings` looks that saw one; at the end, one that waits."""
-    while not killed and not is_over.wait(LOOK_SECONDS):
-        playing = processes_of(backend.status(), ["playing"])
-        sightings -= bool(playing)
-        if sightings < 0:
-            killed += _killed(playing, choice)
-    if not killed:
-        killed += _killed(processes_of(backend.status()), choice)
-
-
-def _killed(pids: Sequence[int], choice: float) -> list[int]:
-    chosen = pids[int(choice * len(pids)) :][:1]
-    return [pid for pid in chosen if send_signal(pid, signal.SIGKILL)]

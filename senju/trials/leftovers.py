@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import psutil
 
@@ -15,33 +14,23 @@ from senju.errors import ConfigError
 from senju.machine import SHARED_MEMORY, SYSTEM
 
 
-class Belongings(NamedTuple):
-    """What this process has now; each entry is a text that names one thing."""
-
-    processes: frozenset[str]
-    threads: frozenset[str]
-    descriptors: frozenset[str]
-    shared_memory: frozenset[str]
-    temporary_files: frozenset[str]
+class Belongings(dict[str, set[str]]):
+    """What this process has now, by kind; each entry is a text that names one thing."""
 
     def beyond(self, before: "Belongings") -> dict[str, list[str]]:
         """What is here now and was not before."""
-        return {
-            kind: sorted(getattr(self, kind) - getattr(before, kind))
-            for kind in self._fields
-            if getattr(self, kind) - getattr(before, kind)
-        }
+        return {kind: sorted(found - before[kind]) for kind, found in self.items() if found - before[kind]}
 
 
 def belongings(temporary: Path) -> Belongings:
     """Look at this process, at shared memory, and into a folder for temporary files."""
     gc.collect()  # a mapping lives as long as the arrays in it
     return Belongings(
-        processes=frozenset(_children()),
-        threads=frozenset(f"{thread.name} ({thread.ident})" for thread in threading.enumerate()),
-        descriptors=frozenset(_descriptors()),
-        shared_memory=frozenset([*_mappings(), *map(str, SHARED_MEMORY.glob("senju-*"))]),
-        temporary_files=frozenset(str(path.relative_to(temporary)) for path in temporary.rglob("*")),
+        processes=set(_children()),
+        threads={f"{thread.name} ({thread.ident})" for thread in threading.enumerate()},
+        descriptors=set(_descriptors()),
+        shared_memory={*_mappings(), *map(str, SHARED_MEMORY.glob("senju-*"))},
+        temporary_files={str(path.relative_to(temporary)) for path in temporary.rglob("*")},
     )
 
 

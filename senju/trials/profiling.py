@@ -12,8 +12,8 @@ from senju.errors import RunFolderError
 from senju.files import describe_os_error
 from senju.machine import available_cores, math_threads
 from senju.memory import keep_freed_memory
-from senju.runs.run_config import RunConfig
-from senju.runs.stages import Setting, explain
+from senju.runs.run_config import RunConfig, resolve_config
+from senju.runs.stages import explain
 from senju.runs.timeline import LEARNER, Timeline, timeline_svg
 from senju.timing import add_seconds
 from senju.trials.rig import Rig, backend_text
@@ -67,16 +67,7 @@ def profile(
         activities += _take_report(rig, found)
     found.num_workers, found.seconds = len(workers), ended - began
     found.busy_shares = _busy_shares(workers, activities, began, ended)
-    setting = Setting(
-        backend=found.backend,
-        num_workers=found.num_workers,
-        cores=available_cores(),
-        num_shards=config.plan.num_shards,
-        device=config.device,
-        mode=config.collect.mode,
-        is_replaying=config.demands.is_replaying,
-    )
-    found.explanation = explain(found.stages, setting=setting)
+    found.explanation = explain(found.stages, setting=rig.setting(found.num_workers))
     return found
 
 
@@ -113,6 +104,34 @@ def _busy_shares(
         inside = min(activity.ended, ended) - max(activity.began, began)
         busy[activity.worker] = busy.get(activity.worker, 0.0) + max(inside, 0.0)
     return tuple(seconds / (ended - began) for _, seconds in sorted(busy.items()))
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Decisions per second of collecting and of learning alone, and of both in turn."""
+
+    game: str
+    collecting: float
+    learning: float
+    end_to_end: float
+    explanation: str
+
+
+def probe(game: str, updates: int = 3) -> Probe:
+    """Train a game for a few updates, and keep nothing."""
+    config = resolve_config(game, {"total_steps": 2**40, "evaluation": {"interval": 0}})
+    found = profile(config, config.backend, updates)
+    seconds: dict[str, float] = {}
+    for span in found.timeline.spans():
+        add_seconds(seconds, {span.name: span.ended - span.began})
+    decisions = updates * config.decisions_per_update
+    return Probe(
+        game=config.game["name"],
+        collecting=decisions / seconds["collect"],
+        learning=decisions / seconds["learn"],
+        end_to_end=decisions / (seconds["collect"] + seconds["learn"]),
+        explanation=explain({name: spent for name, spent in found.stages.items() if name != "publish"}),
+    )
 
 
 def write_timeline(profile: Profile, folder: Path, name: str) -> tuple[Path, Path]:

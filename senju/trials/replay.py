@@ -10,13 +10,10 @@ STANDARD_ERROR = 2  # the descriptor: sys.stderr may be something that has none
 
 
 def replay(reproduction: Reproduction) -> BaseException | None:
-    """Play the rollout as a worker would; return what it raises, or None where it finishes.
-
-    Should the interpreter crash, Python's stack is shown.
-    """
+    """Play the rollout as a worker would; return what it raises, or None where it finishes."""
     was_enabled = faulthandler.is_enabled()
     if not was_enabled:
-        faulthandler.enable(STANDARD_ERROR)
+        faulthandler.enable(STANDARD_ERROR)  # shows the stack should the interpreter crash
     try:
         with math_threads(1):
             reproduction.play()

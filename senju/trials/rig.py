@@ -1,7 +1,5 @@
 """A rig: the training loop of a config without a run folder, stepped by its caller."""
 
-from types import TracebackType
-
 from senju.backends import BACKENDS
 from senju.collect.slots import Rollout
 from senju.config import Settings
@@ -15,13 +13,7 @@ _MOST_WARMING = 1000  # updates until a learner begins to learn
 
 
 class Rig(Loop):
-    """Collects, learns and publishes what a run of this config would, on the backend it is given.
-
-    with Rig(config, {"name": "processes", "num_workers": 2}) as rig:
-        rollouts = rig.collect()
-        rig.learn(rollouts)
-        rig.publish()
-    """
+    """What a run of this config would compute, on the backend it is given; `with` starts and closes it."""
 
     def __init__(self, config: RunConfig, backend: Settings) -> None:
         super().__init__(config, make_game(**config.game), backend)
@@ -36,9 +28,7 @@ class Rig(Loop):
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def warm_up(self) -> int:

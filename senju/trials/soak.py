@@ -14,7 +14,6 @@ from senju.backends.backend import BackendStatus
 from senju.collect.shard import ShardState
 from senju.config import Settings
 from senju.errors import WorkerError
-from senju.games import make_game
 from senju.machine import available_cores, math_threads
 from senju.models.weights import Weights
 from senju.runs.interrupt import StopRequest
@@ -124,32 +123,6 @@ def soak(
     return SoakReport(statistics, leftovers, *_check(config, result, statistics, on_progress))
 
 
-class _Training(threading.Thread):
-    """Updates a rig until asked to stop; `error` keeps an exception for the main thread."""
-
-    def __init__(self, rig: Rig) -> None:
-        super().__init__(name="senju soak", daemon=True)
-        self._rig = rig
-        self.fingerprints: list[str] = []
-        self.must_stop, self.has_ended = threading.Event(), threading.Event()
-        self.error: BaseException | None = None
-
-    @property
-    def updates(self) -> int:
-        return len(self.fingerprints)
-
-    def run(self) -> None:
-        try:
-            with math_threads(self._rig.config.threads or available_cores()):
-                while not self.must_stop.is_set():
-                    self._rig.update()
-                    self.fingerprints.append(digest_of(self._rig.learner.weights(), _DIGEST_BYTES))
-        except BaseException as error:  # noqa: BLE001  # the main thread raises it again
-            self.error = error
-        finally:
-            self.has_ended.set()
-
-
 class _Disturbed:
     """A run that one thread trains and this one disturbs."""
 
@@ -160,34 +133,48 @@ class _Disturbed:
         self._rig = Rig(config, config.backend)
         most = min(int(config.backend.get("num_workers") or available_cores()) + 1, config.plan.num_shards)
         self._disturber = Disturber(self._rig.backend, seed, most)
-        self._training = _Training(self._rig)
+        self._must_stop, self._has_ended = threading.Event(), threading.Event()  # of the training thread
+        self._error: BaseException | None = None  # of the training thread
+        self._fingerprints: list[str] = []
         self._events: Counter[str] = Counter()
         self._samples: list[tuple[int, float]] = []  # by `_sample`
         self._began = self._sampled = self._progressed = monotonic()
-        self._seen_updates = 0
 
     def run(self, seconds: float) -> tuple[_Result, SoakStatistics]:
         """Start, disturb for so long, calm down, and close."""
-        rig, training = self._rig.__enter__(), self._training
+        rig = self._rig.__enter__()
         try:
             self._began = began = monotonic()
-            training.start()
+            threading.Thread(target=self._train, name="senju soak", daemon=True).start()
             self._disturb_until(began + seconds)
-            training.must_stop.set()
+            self._must_stop.set()
             self._disturber.calm()
-            while not training.has_ended.wait(0.1):
+            while not self._has_ended.wait(0.1):
                 self._require_progress()
             self._look()
-            if training.error is not None:
-                raise training.error
-            result = _Result(rig.learner.weights(), rig.backend.snapshot(), training.fingerprints)
+            if self._error is not None:
+                raise self._error
+            result = _Result(rig.learner.weights(), rig.backend.snapshot(), self._fingerprints)
         finally:
             self._close()
         return result, self._statistics()
 
+    def _train(self) -> None:
+        """Update the rig until asked to stop."""
+        try:
+            with math_threads(self._rig.config.threads or available_cores()):
+                while not self._must_stop.is_set():
+                    self._rig.update()
+                    self._fingerprints.append(digest_of(self._rig.learner.weights(), _DIGEST_BYTES))
+                    self._progressed = monotonic()
+        except BaseException as error:  # noqa: BLE001  # the main thread raises it again
+            self._error = error
+        finally:
+            self._has_ended.set()
+
     def _disturb_until(self, end: float) -> None:
         while not self._stop.is_set and monotonic() < end:
-            if self._training.has_ended.wait(min(self._disturber.next_wait(), end - monotonic())):
+            if self._has_ended.wait(min(self._disturber.next_wait(), end - monotonic())):
                 return
             self._disturber.disturb()
             self._look()
@@ -203,13 +190,10 @@ class _Disturbed:
         self._on_progress(SoakProgress("disturbing", so_far.seconds, so_far.updates, workers, so_far))
 
     def _require_progress(self) -> None:
-        now = monotonic()
-        if self._training.updates != self._seen_updates:
-            self._seen_updates, self._progressed = self._training.updates, now
-        elif now - self._progressed > STALL_SECONDS:
+        if monotonic() - self._progressed > STALL_SECONDS:
             raise WorkerError(
-                f"no update for {STALL_SECONDS:.0f} s after update {self._seen_updates}; disturbances so "
-                f"far: {dict(self._disturber.counts)}; threads were at:\n{_stacks()}"
+                f"no update for {STALL_SECONDS:.0f} s after update {len(self._fingerprints)}; "
+                f"disturbances so far: {dict(self._disturber.counts)}; threads were at:\n{_stacks()}"
             )
 
     def _close(self) -> None:
@@ -226,7 +210,7 @@ class _Disturbed:
         self._events.update(event.kind for event in self._rig.backend.report().events)
         return SoakStatistics(
             seconds=monotonic() - self._began,
-            updates=self._training.updates,
+            updates=len(self._fingerprints),
             disturbances=dict(self._disturber.counts),
             events=dict(self._events),
             own_memory=growth([own for own, _ in self._samples]),
@@ -274,6 +258,6 @@ def _check(
             if first_different is None and digest_of(oracle.learner.weights(), _DIGEST_BYTES) != fingerprint:
                 first_different = update
             on_progress(SoakProgress("checking", monotonic() - began, update, 1, statistics))
-        tensors = new_model(make_game(**config.game), config).state_dict()
+        tensors = new_model(oracle.game, config).state_dict()
         weights = compare_weights(oracle.learner.weights(), result.weights, tensors)
         return first_different, weights or compare_states(oracle.backend.snapshot(), result.states)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from statistics import median
 from time import monotonic, perf_counter, sleep
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from senju.backends.backend import Backend
 from senju.config import Settings
@@ -65,18 +65,21 @@ class Entrant(NamedTuple):
         return int(self.backend.get("num_workers", 0))
 
 
-@dataclass(frozen=True)
-class Figures:
-    """One measure of one entrant; speeds are in steps (decisions) a second."""
+Figure = TypeVar("Figure")
 
-    start_seconds: float
-    collecting: float
-    learning: float
-    publish_seconds: float  # once
-    end_to_end: float
-    allowed: float  # end to end, by the stages alone
-    memory_bytes: int  # of all processes
-    worker_bytes: int  # of the largest worker
+
+@dataclass(frozen=True)
+class Figures(Generic[Figure]):
+    """Measurements of one entrant; speeds are in steps (decisions) a second."""
+
+    start_seconds: Figure
+    collecting: Figure
+    learning: Figure
+    publish_seconds: Figure  # once
+    end_to_end: Figure
+    allowed: Figure  # end to end, by the stages alone
+    memory_bytes: Figure  # of all processes
+    worker_bytes: Figure  # of the largest worker
     collecting_stages: dict[str, float]  # seconds
     learning_stages: dict[str, float]
 
@@ -85,24 +88,14 @@ _MEASURED = tuple(field.name for field in fields(Figures) if not field.name.ends
 
 
 @dataclass(frozen=True)
-class Summary:
-    """An entrant's figures over all repeats; ratios are taken repeat by repeat."""
+class Summary(Figures[Spread]):
+    """An entrant's figures and stages over all repeats; ratios are taken repeat by repeat."""
 
     entrant: Entrant
-    start_seconds: Spread
-    collecting: Spread
-    learning: Spread
-    publish_seconds: Spread
-    end_to_end: Spread
-    allowed: Spread
     reached: Spread  # end to end over what the stages alone allow
     efficiency: Spread | None  # collecting over n times that of one worker; None for the serial backend
     collecting_over_serial: Spread  # over the serial backend's with one thread
     end_to_end_over_serial: Spread  # over the serial backend's with the same threads
-    memory_bytes: Spread
-    worker_bytes: Spread
-    collecting_stages: dict[str, float]  # seconds of all repeats
-    learning_stages: dict[str, float]
 
 
 def entrants(config: RunConfig, backend: str, workers: Sequence[int]) -> list[Entrant]:
@@ -119,8 +112,8 @@ def entrants(config: RunConfig, backend: str, workers: Sequence[int]) -> list[En
 
 
 def measure(
-    config: RunConfig, entrant: Entrant, seconds: float, on_stage: Callable[[str], None] = lambda stage: None
-) -> Figures:
+    config: RunConfig, entrant: Entrant, seconds: float, on_stage: Callable[[str], None]
+) -> Figures[float]:
     """Start an entrant and measure each stage alone, then all in turn, for about `seconds` each."""
     keep_freed_memory()  # as the trainer does
     on_stage("start")
@@ -196,17 +189,13 @@ def at_rest(backend: Backend) -> Iterator[None]:
 
 
 def _allowed(config: RunConfig, collecting: float, learning: float, publishing: float) -> float:
-    """The speed end to end that the stages alone allow.
-
-    Their times add up, unless the learner has its own device and games go on meanwhile: then the slower
-    of the two counts.
-    """
-    if config.collect.mode == "async" and config.device != "cpu":
+    """The speed that the stages alone allow: times add up, unless games go on while a GPU learns."""
+    if config.collect.mode == "async" and config.device != "cpu":  # the slower one counts
         return 1.0 / (max(1.0 / collecting, 1.0 / learning) + publishing)
     return 1.0 / (1.0 / collecting + 1.0 / learning + publishing)
 
 
-Results = dict[str, list[Figures]]  # the repeats of each entrant, by its name
+Results = dict[str, list[Figures[float]]]  # the repeats of each entrant, by its name
 
 
 def race(

@@ -9,7 +9,7 @@ import pytest
 from senju import machine
 from senju.cli.doctor import limits
 from senju.machine import Machine, available_cores, inspect_machine
-from senju.training.probe import Probe
+from senju.trials.profiling import Probe
 from tests.conftest import Invoke
 from tests.facts import Facts, assert_mentions
 

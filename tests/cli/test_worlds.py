@@ -13,11 +13,9 @@ from senju.cli import display
 from senju.cli.agents import reward_text
 from senju.cli.display import TrainingDisplay
 from senju.cli.status import inspect, render
-from senju.runs.interrupt import StopRequest
 from senju.runs.run import Run
 from senju.runs.run_config import resolve_config
-from senju.training.api import train_run
-from senju.training.trainer import TrainingListener, TrainingProgress
+from senju.training.trainer import Trainer, TrainingListener, TrainingProgress
 from tests.conftest import Invoke, as_options
 from tests.facts import Facts, assert_mentions
 from tests.training.worlds import hunt_settings, train_hunt
@@ -88,7 +86,7 @@ def test_live_display_has_a_row_for_each_agent(tmp_path: Path) -> None:
     console = Console(force_terminal=True, file=screen, width=150, height=60)
     run = Run.create(tmp_path / "run", resolve_config(None, hunt_settings()))
     with TrainingDisplay(console) as shown:
-        train_run(run, StopRequest(), shown)
+        Trainer(run, shown).train()
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
     last = text[text.rindex("╭") :]
     header = next(line for line in last.splitlines() if "reward per game" in line)
@@ -110,7 +108,7 @@ def test_display_of_many_agents_stays_on_the_screen(tmp_path: Path) -> None:
     screen = StringIO()
     console = Console(force_terminal=True, file=screen, width=150, height=60)
     with TrainingDisplay(console) as shown:
-        train_run(run, StopRequest(), shown)
+        Trainer(run, shown).train()
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
     last = text[text.rindex("╭") :]
     assert "agent 11" in last
@@ -203,7 +201,7 @@ def test_status_of_a_run_in_training_tells_what_the_agents_get(tmp_path: Path) -
         def on_update(self, progress: TrainingProgress) -> None:
             Console(file=screen, width=150).print(render(inspect(run.path)))
 
-    train_run(run, StopRequest(), Asks())
+    Trainer(run, Asks()).train()
     shown = [row[1] for row in rows_of(screen.getvalue()) if row[0] == "reward per game"]
     expected = [
         ", ".join(reward_text(record[f"agent_{seat}/reward_per_game"]) for seat in range(3))
@@ -222,7 +220,7 @@ def test_status_lists_the_processes_in_which_agents_learn(tmp_path: Path) -> Non
         def on_update(self, progress: TrainingProgress) -> None:
             Console(file=screen, width=150).print(render(inspect(run.path)))
 
-    train_run(run, StopRequest(), Asks())
+    Trainer(run, Asks()).train()
     learners = [row for row in rows_of(screen.getvalue()) if len(row) == 7 and row[2] in ("0, 2", "1")]
     assert [(row[0], row[2], row[4]) for row in learners] == [("0", "0, 2", "0"), ("1", "1", "0")] * 2
     # the process that is ready first may train the other's agents in the first update

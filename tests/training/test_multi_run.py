@@ -20,7 +20,7 @@ from senju.errors import ConfigError, RunFolderError
 from senju.machine import available_cores
 from senju.runs.interrupt import StopRequest
 from senju.runs.run import Run
-from senju.training.multi_run.api import create_agents, is_of_several, open_agents, train_several
+from senju.training.multi_run.api import is_of_several, open_agents, prepare_several, train_several
 from senju.training.multi_run.comparison import COMPARISON, compare, play_each_other, save_comparison
 from senju.training.multi_run.group import GroupListener, Trainee, is_finished, seat_agents, train_agents
 from senju.training.multi_run.shares import deal_out, on_cores, parse_devices, share_out, usable_cores
@@ -77,8 +77,8 @@ def settings() -> Settings:
 
 
 def create(folder: Path, settings: Settings, num_agents: int = 2, **options: Any) -> list[Run]:
-    given = {"game": "tic_tac_toe", "folder": folder, "settings": settings, **options}
-    return create_agents(num_agents, given.pop("devices", ()), **given)
+    given = {"game": "tic_tac_toe", "devices": (), "run": folder, "resume": None, **options}
+    return prepare_several(num_agents=num_agents, settings=settings, **given)
 
 
 def test_new_agents_are_runs_with_seeds_that_count_up(tmp_path: Path, settings: Settings) -> None:

@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from senju.config import Settings
-from senju.errors import RunFolderError
-from senju.trials.profiling import profile, write_timeline
+from senju.errors import ConfigError, RunFolderError
+from senju.trials.profiling import probe, profile, write_timeline
 from senju.trials.rig import SERIAL
 from senju.trials.scale import SMALL, scaled_config
 from tests.facts import mentions
@@ -53,3 +54,22 @@ def test_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunFolderError, match=mentions("timeline", str(tmp_path / "file"))):
         write_timeline(profile(CONFIG, SERIAL, 1), tmp_path / "file", "timeline")
+
+
+def test_probe_tells_each_stages_speed_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    threads = torch.get_num_threads()
+    tried = probe("tic_tac_toe", updates=1)
+    assert tried.game == "tic_tac_toe"
+    assert tried.collecting > tried.end_to_end > 0
+    assert tried.learning > tried.end_to_end
+    assert "-bound" in tried.explanation
+    assert list(tmp_path.iterdir()) == []
+    assert torch.get_num_threads() == threads
+
+
+def test_probe_of_an_unknown_game_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=mentions("'tictactoe'", "'tic_tac_toe'")):
+        probe("tictactoe")

@@ -1,7 +1,4 @@
-"""`senju.train_several`: several agents side by side, from Python.
-
-Their folder holds agent_1, agent_2, …, each an ordinary run.
-"""
+"""`senju.train_several`: several agents side by side; their folder holds agent_1, …, each an ordinary run."""
 
 import os
 import re
@@ -77,23 +74,41 @@ def prepare_several(
     workers: int | None = None,
     preset: str | None = None,
 ) -> list[Run]:
-    """The runs to train: new ones in the folder `run`, or those of the folder to resume."""
-    if resume is None:
-        if num_agents is None:
-            raise ConfigError("say how many agents to train")
-        return create_agents(
-            num_agents, devices, game=game, folder=run, settings=settings, workers=workers, preset=preset
-        )
-    for name, given in (("run", run), ("preset", preset)):
-        if given is not None:
-            raise ConfigError(
-                f"{name}={str(given)!r} is for new agents; those of {resume} have theirs already"
-            )
-    runs = open_agents(resume)
-    if num_agents not in (None, len(runs)):
-        raise ConfigError(f"agents={num_agents}, but {resume} holds {len(runs)}; leave it out to resume them")
-    changes = {**settings, "device": list(devices)} if devices else settings
-    return [prepare(game, None, each.path, None, changes, workers) for each in runs]
+    """The runs to train: those of the folder to resume, or new ones in the folder `run`.
+
+    Of new ones seeds count up, devices take turns, and threads fit each agent's cores. Their folder is made
+    after the settings of all of them are found valid.
+    """
+    if resume is not None:
+        for name, given in (("run", run), ("preset", preset)):
+            if given is not None:
+                raise ConfigError(
+                    f"{name}={str(given)!r} is for new agents; those of {resume} have theirs already"
+                )
+        changes = {**settings, "device": list(devices)} if devices else settings
+        return [
+            prepare(game, None, each.path, None, changes, workers) for each in open_agents(resume, num_agents)
+        ]
+    if num_agents is None:
+        raise ConfigError("say how many agents to train")
+    if not is_whole(num_agents, 1, MAX_AGENTS):
+        raise ConfigError(f"agents={shown(num_agents)}: expected 1 to {MAX_AGENTS}")
+    settings = with_opponents(settings)
+    first = resolve_config(game, settings, variant=preset)
+    own = [
+        merged(settings, {"seed": first.seed + index, "device": device})
+        for index, device in enumerate(deal_out(devices or [first.device], num_agents))
+    ]
+    for each in own:
+        _require_importable(resolve_config(game, each, variant=preset))
+    folder = run or free_folder(first)
+    runs: list[Run] = []
+    with new_folder(folder):
+        for each, cores in zip(own, share_out(usable_cores(), num_agents), strict=True):
+            path = folder / f"agent_{len(runs) + 1}"
+            with on_cores(cores):  # they decide its number of threads
+                runs.append(prepare(game, path, None, None, each, workers, preset))
+    return runs
 
 
 def describe_failure(trainee: Trainee) -> str:
@@ -107,8 +122,8 @@ def is_of_several(folder: Path) -> bool:
     return not (folder / CONFIG).exists() and bool(_agent_folders(folder))
 
 
-def open_agents(folder: Path) -> list[Run]:
-    """All runs of a folder; an error if one is missing or they are not of one kind."""
+def open_agents(folder: Path, num_agents: int | None = None) -> list[Run]:
+    """All runs of a folder; an error if one is missing, or they are not of one kind or not so many."""
     found = _agent_folders(folder)
     if not found:
         raise RunFolderError(f"{folder} holds no agents: there is no agent_1 in it")
@@ -128,6 +143,8 @@ def open_agents(folder: Path) -> list[Run]:
                 f"{runs[0].path} and {run.path} differ in {', '.join(different)}: they do not belong "
                 "together; resume each of them alone"
             )
+    if num_agents not in (None, len(runs)):
+        raise ConfigError(f"agents={num_agents}, but {folder} holds {len(runs)}; leave it out to resume them")
     return runs
 
 
@@ -135,40 +152,6 @@ def _agent_folders(folder: Path) -> dict[int, Path]:
     """Folders of agents by number."""
     matches = ((_NAME.fullmatch(path.parent.name), path.parent) for path in folder.glob(f"agent_*/{CONFIG}"))
     return {int(match[1]): path for match, path in matches if match}
-
-
-def create_agents(
-    num_agents: int,
-    devices: Sequence[str] = (),
-    *,
-    game: str | None,
-    folder: Path | None,
-    settings: Settings,
-    workers: int | None = None,
-    preset: str | None = None,
-) -> list[Run]:
-    """New runs in a new folder: seeds count up, devices take turns, threads fit each agent's cores.
-
-    The folder is made after the settings of all agents are found valid.
-    """
-    if not is_whole(num_agents, 1, MAX_AGENTS):
-        raise ConfigError(f"agents={shown(num_agents)}: expected 1 to {MAX_AGENTS}")
-    settings = with_opponents(settings)
-    first = resolve_config(game, settings, variant=preset)
-    dealt = deal_out(devices or [first.device], num_agents)
-    own = [
-        merged(settings, {"seed": first.seed + index, "device": device}) for index, device in enumerate(dealt)
-    ]
-    for each in own:
-        _require_importable(resolve_config(game, each, variant=preset))
-    folder = folder or free_folder(first)
-    runs: list[Run] = []
-    with new_folder(folder):
-        for each, cores in zip(own, share_out(usable_cores(), num_agents), strict=True):
-            path = folder / f"agent_{len(runs) + 1}"
-            with on_cores(cores):  # they decide its number of threads
-                runs.append(prepare(game, path, None, None, each, workers, preset))
-    return runs
 
 
 def _require_importable(config: RunConfig) -> None:

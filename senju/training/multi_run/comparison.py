@@ -107,5 +107,4 @@ def play_each_other(
 
 def save_comparison(folder: Path, comparison: Comparison) -> None:
     """Write it to the folder."""
-    text = json.dumps(comparison, indent=2, ensure_ascii=False) + "\n"
-    write_file(folder, COMPARISON, text)
+    write_file(folder, COMPARISON, json.dumps(comparison, indent=2, ensure_ascii=False) + "\n")

@@ -178,12 +178,13 @@ class _Group:
         if "output" in values:
             *lines, agent.incomplete_line = (agent.incomplete_line + values["output"]).split("\n")
             self._take_lines(agent, lines)
-        elif values["event"] == "evaluation":
-            agent.strengths[values["result"]["opponent"]] = values["result"]
-            self._listener.on_evaluation(agent, values["update"], values["result"])
+        elif "evaluation" in values:
+            result = values["evaluation"]
+            agent.strengths[result["opponent"]] = result
+            self._listener.on_evaluation(agent, values["update"], result)
         else:
-            for name in ("update", "steps_per_second", "seconds_left"):
-                setattr(agent, name, values.get(name, getattr(agent, name)))
+            for name, value in values["progress"].items():
+                setattr(agent, name, value)
             if agent.state == "starting":
                 agent.state = "training"
             self._listener.on_progress(self._agents)

@@ -10,9 +10,8 @@ from senju.errors import SenjuError
 from senju.evaluation.matches import MatchResult
 from senju.runs import interrupt
 from senju.runs.run import Run
-from senju.training.api import train_run
 from senju.training.multi_run.shares import Cores, on_cores
-from senju.training.trainer import TrainingListener, TrainingProgress
+from senju.training.trainer import Trainer, TrainingListener, TrainingProgress
 from senju.workers.process import STOP_SIGNALS, ProcessExecutor, ProcessHandle
 from senju.workers.role import Handler, Payload, Role, Start
 from senju.workers.tasks import Assignment
@@ -75,51 +74,41 @@ class RunExecutor(ProcessExecutor):
         return wanted  # the user has chosen how many
 
 
-class RunHandler(Handler):
-    """Trains a run with the ordinary trainer."""
+class RunHandler(Handler, TrainingListener):
+    """Trains a run with the ordinary trainer; sends progress and results of evaluations as notes."""
 
     def __init__(self, start: Start) -> None:
         self._note = start.note
+        self._newest: TrainingProgress | None = None  # not sent yet
+        self._reported_at = -REPORT_SECONDS
         logging.getLogger(interrupt.__name__).setLevel(logging.ERROR)  # the parent logs it once for all runs
 
     def execute(self, task: Payload) -> Payload:
         path, max_updates, trust = task.values
-        reporter = ProgressReporter(self._note)
         try:
             with interrupt.stop_on_signals() as stop:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # blocked since the start
-                is_finished = train_run(Run(path, trust), stop, reporter, None, max_updates)
+                is_finished = Trainer(Run(path, trust), self).train(stop, max_updates)
         except SenjuError as error:
             return Payload({"why": str(error)})
-        reporter.report_progress()
+        self._report_progress()
         return Payload({"is_finished": is_finished})
 
-
-class ProgressReporter(TrainingListener):
-    """Sends progress and results of evaluations as notes."""
-
-    def __init__(self, note: Callable[[Any], None]) -> None:
-        self._note = note
-        self._newest: TrainingProgress | None = None
-        self._reported_at = -REPORT_SECONDS
-
-    def report_progress(self) -> None:
+    def _report_progress(self) -> None:
         """Send the newest progress, unless it was sent already."""
-        progress, self._newest = self._newest, None
-        if progress is None:
-            return
-        names = ("update", "total_updates", "steps", "steps_per_second", "seconds_left")
-        self._note({"event": "progress", **{name: getattr(progress, name) for name in names}})
-        self._reported_at = monotonic()
+        if self._newest is not None:
+            names = ("update", "steps_per_second", "seconds_left")
+            self._note({"progress": {name: getattr(self._newest, name) for name in names}})
+            self._newest, self._reported_at = None, monotonic()
 
     def on_start(self, run: Run, update: int) -> None:
-        self._note({"event": "began", "update": update, "total_updates": run.config.total_updates})
+        self._note({"progress": {"update": update}})
 
     def on_update(self, progress: TrainingProgress) -> None:
         self._newest = progress
         if monotonic() - self._reported_at >= REPORT_SECONDS:
-            self.report_progress()
+            self._report_progress()
 
     def on_evaluation(self, update: int, result: MatchResult) -> None:
-        self.report_progress()
-        self._note({"event": "evaluation", "update": update, "result": result.as_dict()})
+        self._report_progress()
+        self._note({"evaluation": result.as_dict(), "update": update})
