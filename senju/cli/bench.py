@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from senju.cli.console import friendly_errors, out, say, settings_from
+from senju.cli.console import out, say, settings_from
 from senju.cli.options import (
     BackendOption,
     ConfigOption,
@@ -48,22 +48,21 @@ def bench(
     All play the same shards. They take turns within each repeat, so that ratios are of figures that
     stood close in time. A step is one decision.
     """
-    with friendly_errors(trust):
-        counts = numbers(workers)
-        settings = settings_from(config, assignments, collect={"mode": mode} if mode else None)
-        resolved = scaled_config(game_or_default(game, settings), shared_evenly(counts), settings)
-        field = entrants(resolved, backend, counts)
-        machine = inspect_machine()  # before anything is measured: other programs keep these cores busy
-        with trial_progress(as_json) as progress:
-            task = progress.add_task("", total=repeats * len(field) * len(STAGES_PER_ENTRANT))
-            done = count()
+    counts = numbers(workers)
+    settings = settings_from(config, assignments, collect={"mode": mode} if mode else None)
+    resolved = scaled_config(game_or_default(game, settings), shared_evenly(counts), settings)
+    field = entrants(resolved, backend, counts)
+    machine = inspect_machine()  # before anything is measured: other programs keep these cores busy
+    with trial_progress(as_json) as progress:
+        task = progress.add_task("", total=repeats * len(field) * len(STAGES_PER_ENTRANT))
+        done = count()
 
-            def show(repeat: int, entrant: Entrant, stage: str) -> None:
-                text = f"repeat {repeat + 1} of {repeats}: {entrant.name}, {stage}"
-                progress.update(task, description=text, completed=next(done))
+        def show(repeat: int, entrant: Entrant, stage: str) -> None:
+            text = f"repeat {repeat + 1} of {repeats}: {entrant.name}, {stage}"
+            progress.update(task, description=text, completed=next(done))
 
-            results = race(resolved, field, seconds, repeats, show)
-        summaries = summarise(field, results)
+        results = race(resolved, field, seconds, repeats, show)
+    summaries = summarise(field, results)
     if as_json:
         print_record(
             resolved,

@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from senju.cli.console import command_text, err, friendly_errors, print_json, say
-from senju.cli.main import INTERRUPTED
+from senju.cli.console import command_text, err, print_json, say
 from senju.cli.options import JsonOption, RunArgument
 from senju.cli.quantities import plural
 from senju.errors import ConfigError, ControlError
@@ -17,14 +16,13 @@ PAUSE_LOOK = 20.0  # seconds until the request for a pause is repeated
 
 def pause(run: RunArgument, as_json: JsonOption = False) -> None:
     """Pause a run after the update under way; returns when it stands still."""
-    with friendly_errors():
-        try:
-            with err.status("waiting for the update under way"):
-                answer = _pause_and_wait(run)
-        except KeyboardInterrupt:
-            again = command_text("resume", run)
-            say(f"It pauses after its update all the same; to take that back: {again}", err)
-            raise typer.Exit(INTERRUPTED) from None
+    try:
+        with err.status("waiting for the update under way"):
+            answer = _pause_and_wait(run)
+    except KeyboardInterrupt:
+        again = command_text("resume", run)
+        say(f"It pauses after its update all the same; to take that back: {again}", err)
+        raise
     hint = f"Go on with: {command_text('resume', run)}"
     _print_answer(run, answer, f"Paused after update {answer.get('update')}. {hint}", as_json)
 
@@ -40,8 +38,7 @@ def _pause_and_wait(run: Path) -> dict[str, Any]:
 
 def resume(run: RunArgument, as_json: JsonOption = False) -> None:
     """Let a paused run go on."""
-    with friendly_errors():
-        answer = ask(run, "resume")
+    answer = ask(run, "resume")
     _print_answer(run, answer, f"Going on after update {answer.get('update')}.", as_json)
 
 
@@ -53,8 +50,7 @@ def reset(
     as_json: JsonOption = False,
 ) -> None:
     """Replace workers by fresh ones; the games go on where they were, and the result stays the same."""
-    with friendly_errors():
-        answer = ask(run, "reset", workers=worker or None)
+    answer = ask(run, "reset", workers=worker or None)
     replaced = [str(index) for index in answer.get("workers") or []]
     noun = "Worker" if len(replaced) == 1 else "Workers"
     text = f"{noun} {', '.join(replaced)} replaced." if replaced else "No worker replaced."
@@ -67,9 +63,8 @@ def workers(
     as_json: JsonOption = False,
 ) -> None:
     """Change the number of workers of a run; the result stays the same."""
-    with friendly_errors():
-        folder, num_workers = _folder_and_number(run, number)
-        answer = ask(folder, "workers", num_workers=num_workers)
+    folder, num_workers = _folder_and_number(run, number)
+    answer = ask(folder, "workers", num_workers=num_workers)
     count = answer.get("workers", num_workers)
     text = f"Going on with {plural(count, 'worker')}"
     text += "." if count == num_workers else f"; {num_workers} were asked for."

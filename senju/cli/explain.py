@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from senju.cli.console import friendly_errors, out, print_json
+from senju.cli.console import out, print_json
 from senju.cli.options import JsonOption
 from senju.errors import ConfigError, IllegalActionError
 from senju.games import make_game
@@ -25,16 +25,15 @@ def explain_action(
     as_json: JsonOption = False,
 ) -> None:
     """Say what an action means and, in Shogi, whether a position allows it and why not."""
-    with friendly_errors():
-        try:
-            if game == "shogi":
-                _explain_shogi(action, sfen, as_json)
-            elif sfen is not None:
-                raise ConfigError(f"--sfen is for shogi; {game} has no positions in SFEN")
-            else:
-                _explain_any(make_game(game), action, as_json)
-        except (IllegalActionError, SfenError) as error:
-            raise ConfigError(str(error)) from None  # what was typed is wrong
+    try:
+        if game == "shogi":
+            _explain_shogi(action, sfen, as_json)
+        elif sfen is not None:
+            raise ConfigError(f"--sfen is for shogi; {game} has no positions in SFEN")
+        else:
+            _explain_any(make_game(game), action, as_json)
+    except (IllegalActionError, SfenError) as error:
+        raise ConfigError(str(error)) from None  # what was typed is wrong
 
 
 def _explain_shogi(text: str, sfen: str | None, as_json: bool) -> None:

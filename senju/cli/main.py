@@ -22,7 +22,7 @@ def main() -> None:
     """Run the command line; a user's own modules are found in the current folder."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a background job ignores Ctrl-C
         signal.signal(signal.SIGINT, _on_interrupt)
-    from senju.cli.streams import end_output, error_line, lacks_files, prepare_streams, require_files
+    from senju.cli.streams import error_line, lacks_files, prepare_streams, require_files
     from senju.errors import SenjuError
     from senju.trust import look_in_current_folder
 
@@ -34,13 +34,11 @@ def main() -> None:
         try:
             _run(_engine() if sys.argv[1:2] == ["usi"] else _all_commands())
         finally:
-            end_output()
+            sys.stdout.flush()  # while an error can still be reported
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    except SenjuError as error:  # of standard output, where no command has shown it
-        sys.exit(error_line(error))
-    except OSError as error:
-        if not lacks_files(error):
+    except (SenjuError, OSError) as error:  # SenjuError: of standard output, once the commands have ended
+        if isinstance(error, OSError) and not lacks_files(error):
             raise
         sys.exit(error_line(error))
 
@@ -73,11 +71,7 @@ def _all_commands() -> "typer.Typer":
 
 def _engine() -> "typer.Typer":
     """The command `usi` alone: a Shogi program waits for its answer, and the others load much more."""
-    import typer
-
+    from senju.cli.console import new_app
     from senju.cli.usi import usi
 
-    app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_show_locals=False)
-    app.callback()(lambda: None)  # so that `usi` stays a command by its name
-    app.command()(usi)
-    return app
+    return new_app(lambda: None, usi)

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from senju.cli.arena import show_arena
-from senju.cli.console import command_text, err, friendly_errors, out, print_error, print_json, say
+from senju.cli.console import command_text, err, out, print_error, print_json, say
 from senju.cli.display import LiveDisplay
 from senju.cli.quantities import (
     UNKNOWN,
@@ -38,7 +38,7 @@ COLOURS = {"training": "green", "finished": "green", "failed": "bold red"}
 def train_together(runs: Sequence[Run], max_updates: int | None, as_json: bool) -> None:
     """Train prepared runs side by side, compare them, and exit with a code that reports failures."""
     folder, agents = runs[0].path.parent, seat_agents(runs)
-    with friendly_errors(), stop_on_signals() as stop:
+    with stop_on_signals() as stop:
         if as_json:
             train_agents(agents, stop, OutputOnly(), max_updates)
         else:

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from senju.cli.console import friendly_errors, out, say, settings_from
+from senju.cli.console import out, say, settings_from
 from senju.cli.options import (
     BackendOption,
     ConfigOption,
@@ -49,20 +49,19 @@ def profile(
 
     timeline.svg is a picture; timeline.json opens in chrome://tracing and ui.perfetto.dev.
     """
-    with friendly_errors(trust):
-        count = workers or available_cores()
-        settings = settings_from(config, assignments)
-        resolved = scaled_config(game_or_default(game, settings), shared_evenly([count]), settings)
-        parts = [SERIAL, backend_settings(resolved, backend, count)]
-        profiles: list[Profile] = []
-        with trial_progress(as_json) as progress:
-            task = progress.add_task("", total=len(parts) * updates)
-            for part in parts:
-                progress.update(task, description=part["name"])
-                profiles.append(profile_updates(resolved, part, updates, lambda _: progress.advance(task)))
-        target = folder or Path("profiles") / resolved.game["name"].rpartition(":")[2]
-        names = ("timeline-serial", "timeline")
-        files = [write_timeline(one, target, name) for one, name in zip(profiles, names, strict=True)]
+    count = workers or available_cores()
+    settings = settings_from(config, assignments)
+    resolved = scaled_config(game_or_default(game, settings), shared_evenly([count]), settings)
+    parts = [SERIAL, backend_settings(resolved, backend, count)]
+    profiles: list[Profile] = []
+    with trial_progress(as_json) as progress:
+        task = progress.add_task("", total=len(parts) * updates)
+        for part in parts:
+            progress.update(task, description=part["name"])
+            profiles.append(profile_updates(resolved, part, updates, lambda _: progress.advance(task)))
+    target = folder or Path("profiles") / resolved.game["name"].rpartition(":")[2]
+    names = ("timeline-serial", "timeline")
+    files = [write_timeline(one, target, name) for one, name in zip(profiles, names, strict=True)]
     speed_up = profiles[1].steps_per_second / profiles[0].steps_per_second
     if as_json:
         records = [_record(one, *written) for one, written in zip(profiles, files, strict=True)]

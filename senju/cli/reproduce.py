@@ -9,8 +9,7 @@ import typer
 from rich.markup import escape
 
 from senju.backends.reproduction import Reproduction
-from senju.cli.console import err, friendly_errors, out, print_json, say
-from senju.cli.main import INTERRUPTED
+from senju.cli.console import err, out, print_json, say
 from senju.cli.options import JsonOption, TrustOption
 from senju.cli.tables import facts_table
 from senju.trials.replay import replay
@@ -25,8 +24,7 @@ def reproduce(
 
     Where the interpreter itself crashes, its stack is shown. Ctrl-C shows where a shard hangs.
     """
-    with friendly_errors(trust):
-        found = Reproduction.load(file)
+    found = Reproduction.load(file)
     if not as_json:
         _show_file(file, found)
     sys.stdout.flush()  # a crash would take it along
@@ -36,7 +34,7 @@ def reproduce(
     except KeyboardInterrupt:
         if not as_json:
             err.print_exception(show_locals=False)
-        raise typer.Exit(INTERRUPTED) from None
+        raise
     text = None if error is None else f"{type(error).__name__}: {error}"
     stack = "".join(traceback.format_exception(error)) if error else ""
     if as_json:

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 from rich.progress import Progress
 
-from senju.cli.console import err, friendly_errors, out, say, settings_from
+from senju.cli.console import err, out, say, settings_from
 from senju.cli.options import MAX_SEED, ConfigOption, GameArgument, JsonOption, SettingsOption, TrustOption
 from senju.cli.quantities import count_text, duration_text, size_text
 from senju.cli.tables import facts_table
@@ -38,7 +38,7 @@ def soak(
     The same number of updates is then computed serially, which may take as long again. Ctrl-C ends the
     disturbances early.
     """
-    with friendly_errors(trust), quiet_about_lost_workers():
+    with quiet_about_lost_workers():
         settings = settings_from(config, assignments)
         backend = SOAK_BACKEND | {"num_workers": workers}
         base = {"threads": 1, "seed": seed, "backend": backend}

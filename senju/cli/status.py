@@ -13,9 +13,8 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from senju.cli.console import command_text, friendly_errors, out, print_json, say
+from senju.cli.console import command_text, out, print_json, say
 from senju.cli.display import SHOWN_METRICS
-from senju.cli.main import INTERRUPTED
 from senju.cli.options import JsonOption, RunArgument
 from senju.cli.quantities import (
     UNKNOWN,
@@ -46,13 +45,14 @@ def status(
 
     For a run that is not being trained, show how far it got.
     """
-    with friendly_errors():
-        try:
-            with showing(out, watch, as_json) as show:
-                for found in _looks(run, interval) if watch else [inspect(run)]:
-                    show(found)
-        except KeyboardInterrupt:
-            raise typer.Exit(0 if watch else INTERRUPTED) from None  # ends watching; the run goes on
+    try:
+        with showing(out, watch, as_json) as show:
+            for found in _looks(run, interval) if watch else [inspect(run)]:
+                show(found)
+    except KeyboardInterrupt:
+        if not watch:
+            raise
+        return  # the run goes on
     if found["state"] in AT_REST and not as_json:
         say(_hint(found))
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from senju.arguments import is_whole
-from senju.cli.console import friendly_errors
 from senju.cli.options import CheckpointOption, TrustOption
 from senju.config import Settings, read_yaml, validated
 from senju.errors import ConfigError
@@ -55,7 +54,7 @@ def usi(
 
     The program can change all of this, and more, by the options that the engine announces.
     """
-    with friendly_errors(trust), _logging_to(log):
+    with _logging_to(log):
         game = _game_of(run)
         _require_checkpoint(run, checkpoint)
         config = validated(

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from senju.cli.console import friendly_errors, out, say, settings_from
+from senju.cli.console import out, say, settings_from
 from senju.cli.options import ConfigOption, GameArgument, JsonOption, SeedSetting, SettingsOption, TrustOption
 from senju.cli.quantities import count_text
 from senju.cli.tables import plain_table
@@ -39,7 +39,7 @@ def verify(
     Each backend runs beside the serial one, each with a learner of its own. Few small shards are played
     unless settings say otherwise.
     """
-    with friendly_errors(trust), quiet_about_lost_workers() if kill else nullcontext():
+    with quiet_about_lost_workers() if kill else nullcontext():
         counts = numbers(workers)
         scale = SMALL._replace(num_shards=max(SMALL.num_shards, max(counts) + 1))
         resolved = scaled_config(game, scale, settings_from(config, assignments, seed=seed))
