@@ -36,7 +36,7 @@ def print_json(result: Any) -> None:
         text.encode(sys.stdout.encoding)
     except UnicodeEncodeError:
         text = json.dumps(finite, indent=2, ensure_ascii=True)
-    print(text)
+    print(text, flush=True)  # for a reader at the other end of a pipe
 
 
 def print_error(error: object) -> None:

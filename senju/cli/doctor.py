@@ -32,7 +32,7 @@ def doctor(
     if as_json:
         print_json({**asdict(machine), "versions": versions, "probe": asdict(tried), "limits": findings})
         return
-    out.print(_table(machine, tried, versions))
+    out.print(_machine_table(machine, tried, versions))
     for finding in findings:
         out.print(f"[yellow]•[/] {finding}")
 
@@ -74,7 +74,7 @@ def limits(machine: Machine, tried: Probe) -> list[str]:
     return findings
 
 
-def _table(machine: Machine, tried: Probe, versions: dict[str, str]) -> Table:
+def _machine_table(machine: Machine, tried: Probe, versions: dict[str, str]) -> Table:
     shared = machine.shared_memory_bytes
     quota = f", quota {machine.core_limit:g}" if machine.core_limit < machine.cores else ""
     rows = {

@@ -1,5 +1,6 @@
 """`senju explain-action`: what an action means, here and now, and why it is not legal."""
 
+import re
 from typing import Annotated, Any
 
 import typer
@@ -90,5 +91,4 @@ def _explain_any(game: Game, text: str, as_json: bool) -> None:
 
 def _number(text: str) -> int | None:
     """The whole number that a text of ASCII digits stands for."""
-    digits = text.strip().removeprefix("-")
-    return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 18 else None
+    return int(text) if re.fullmatch("-?[0-9]{1,18}", text.strip()) else None

@@ -32,7 +32,7 @@ def main() -> None:
     try:
         require_files()
         try:
-            _run(_engine() if sys.argv[1:2] == ["usi"] else _all_commands())
+            _run(_load_commands())
         finally:
             sys.stdout.flush()  # while an error can still be reported
     except KeyboardInterrupt:
@@ -63,14 +63,12 @@ def _on_interrupt(number: int, frame: "FrameType | None") -> None:
     os._exit(INTERRUPTED)
 
 
-def _all_commands() -> "typer.Typer":
-    from senju.cli.app import app
+def _load_commands() -> "typer.Typer":
+    """All commands; or `usi` alone: a Shogi program waits for its answer, and the others load much more."""
+    if sys.argv[1:2] != ["usi"]:
+        from senju.cli.app import app
 
-    return app
-
-
-def _engine() -> "typer.Typer":
-    """The command `usi` alone: a Shogi program waits for its answer, and the others load much more."""
+        return app
     from senju.cli.console import new_app
     from senju.cli.usi import usi
 

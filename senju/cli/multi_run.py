@@ -39,12 +39,11 @@ def train_together(runs: Sequence[Run], max_updates: int | None, as_json: bool) 
     """Train prepared runs side by side, compare them, and exit with a code that reports failures."""
     folder, agents = runs[0].path.parent, seat_agents(runs)
     with stop_on_signals() as stop:
-        if as_json:
-            train_agents(agents, stop, OutputOnly(), max_updates)
-        else:
+        if not as_json:
             _show_start(folder, agents)
-            with MultiRunDisplay(out, agents) as display:
-                train_agents(agents, stop, display, max_updates)
+        console = Console(quiet=True, force_terminal=False) if as_json else out
+        with MultiRunDisplay(console, agents) as display:
+            train_agents(agents, stop, display, max_updates)
         comparison = _compare(folder, agents, stop, as_json)
     if as_json:
         print_json(comparison)
@@ -187,12 +186,12 @@ class MultiRunDisplay(LiveDisplay, GroupListener):
 
     def on_output(self, agent: Trainee, line: str) -> None:
         """Print an agent's output, mostly warnings; on a terminal above the table."""
-        show_output(agent, line, self.console if self.console.is_terminal else err)
+        say(f"{agent.name}: {escape(line)}", self.console if self.console.is_terminal else err)
 
     def on_end(self, agent: Trainee) -> None:
         self.say(f"{agent.name}: {agent.state} after update {agent.update}")
 
-    def _render(self) -> RenderableType:
+    def get_renderable(self) -> RenderableType:
         opponents = dict.fromkeys(name for agent in self._agents for name in agent.strengths)
         figures = ("updates", "steps/s", "left", *map(escape, opponents))
         table = new_table(
@@ -205,18 +204,6 @@ class MultiRunDisplay(LiveDisplay, GroupListener):
         table.add_section()
         table.add_row(*_total_row(self._agents, len(opponents)), style="bold")
         return Panel(table, border_style="dim")
-
-
-def show_output(agent: Trainee, line: str, console: Console = err) -> None:
-    """Print a line that an agent printed, after its name."""
-    say(f"{agent.name}: {escape(line)}", console)
-
-
-class OutputOnly(GroupListener):
-    """Shows only the agents' own output; for `--json`."""
-
-    def on_output(self, agent: Trainee, line: str) -> None:
-        show_output(agent, line)
 
 
 def _row(agent: Trainee, opponents: list[str]) -> list[RenderableType]:

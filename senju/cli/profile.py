@@ -67,7 +67,7 @@ def profile(
         records = [_record(one, *written) for one, written in zip(profiles, files, strict=True)]
         print_record(resolved, cores=available_cores(), speed_up=speed_up, profiles=records)
     else:
-        _show(resolved, profiles, files, speed_up)
+        _show_profiles(resolved, profiles, files, speed_up)
 
 
 def _record(profile: Profile, trace: Path, picture: Path) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _record(profile: Profile, trace: Path, picture: Path) -> dict[str, Any]:
     }
 
 
-def _show(
+def _show_profiles(
     config: RunConfig, profiles: list[Profile], files: list[tuple[Path, Path]], speed_up: float
 ) -> None:
     out.print(f"{heading(config)}, {config.collect.mode}.")

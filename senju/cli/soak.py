@@ -50,7 +50,7 @@ def soak(
     if as_json:
         print_record(resolved, seed=seed, **_record(report))
     else:
-        _show(resolved, report)
+        _show_report(resolved, report)
     if report.leftovers or not report.is_equal:
         raise typer.Exit(1)
     if stop.is_set:
@@ -95,7 +95,7 @@ def _record(report: SoakReport) -> dict[str, Any]:
     }
 
 
-def _show(config: RunConfig, report: SoakReport) -> None:
+def _show_report(config: RunConfig, report: SoakReport) -> None:
     statistics = report.statistics
     left = [f"{kind.replace('_', ' ')}: {', '.join(found)}" for kind, found in report.leftovers.items()]
     verdict = "[green]equal to an undisturbed serial run[/]" if report.is_equal else "[red]different[/]"

@@ -61,14 +61,14 @@ def verify(
         ]
         print_record(resolved, updates=updates, is_equal=is_equal, candidates=records)
     else:
-        _show(resolved, verdicts)
+        _show_verdicts(resolved, verdicts)
     if not is_equal:
         raise typer.Exit(1)
 
 
-def _show(config: RunConfig, verdicts: list[Verdict]) -> None:
+def _show_verdicts(config: RunConfig, verdicts: list[Verdict]) -> None:
     out.print(f"{heading(config)}, seed {config.seed}: each compared with the serial backend.")
-    out.print(_table(verdicts))
+    out.print(_verdicts_table(verdicts))
     for verdict in verdicts:
         if verdict.difference is not None:
             where = difference_text(verdict.difference, verdict.updates)
@@ -76,7 +76,7 @@ def _show(config: RunConfig, verdicts: list[Verdict]) -> None:
     say(_conclusion(verdicts))
 
 
-def _table(verdicts: list[Verdict]) -> Table:
+def _verdicts_table(verdicts: list[Verdict]) -> Table:
     has_kills = any(verdict.kills for verdict in verdicts)
     of_kills = ("killed", "healed") if has_kills else ()
     table = plain_table(("", "result", "updates", "bytes", *of_kills, "weights", "time"), gap=1)
