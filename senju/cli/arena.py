@@ -82,9 +82,9 @@ def arena(
     rules = _game_of(players, game)
     if alone:
         folder = folder or alone.path / ARENA
-        participants = _around(alone, PAST_SELVES if past is None else past)
+        entrants = _around(alone, PAST_SELVES if past is None else past)
     else:
-        participants = _with_past(players, past or 0)
+        entrants = _with_past(players, past or 0)
     columns = MofNCompleteColumn(), TextColumn("games at most")
     with stop_on_signals() as stop, progress_bar(as_json, *columns) as bar:
         task = bar.add_task("playing", total=None)
@@ -95,14 +95,7 @@ def arena(
             bar.update(task, completed=done, total=most, description=text)
 
         result = run_tournament(
-            rules,
-            participants,
-            folder,
-            settings,
-            num_workers=workers,
-            fresh=fresh,
-            on_progress=show,
-            stop=stop,
+            rules, entrants, folder, settings, num_workers=workers, fresh=fresh, on_progress=show, stop=stop
         )
     training = alone.training_ratings if alone is not None else ()
     if as_json:
@@ -136,13 +129,13 @@ def _around(run: Run, num_past: int) -> list[str]:
 
 def _with_past(players: Sequence[str], num_past: int) -> list[str]:
     """The players as given, each run followed by its past selves; one that is given too comes once."""
-    participants: list[str] = []
+    entrants: list[str] = []
     for player in players:
-        participants.append(player)
+        entrants.append(player)
         run = run_of(player) if num_past and Path(player).is_dir() else None
         if run is not None:
-            participants += [self for self in reversed(past_selves(run, num_past)) if self not in players]
-    return participants
+            entrants += [self for self in reversed(past_selves(run, num_past)) if self not in players]
+    return entrants
 
 
 def show_arena(result: TournamentResult, training: Sequence[Rating] = ()) -> None:

@@ -10,14 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from senju.cli.console import out, say, settings_from
-from senju.cli.options import (
-    BackendOption,
-    ConfigOption,
-    GameArgument,
-    JsonOption,
-    SettingsOption,
-    TrustOption,
-)
+from senju.cli.options import BackendOption, ConfigOption, GameArgument, JsonOption, SetOption, TrustOption
 from senju.cli.quantities import share_text, size_text
 from senju.cli.tables import plain_table
 from senju.cli.trials import game_or_default, heading, numbers, print_record, trial_progress
@@ -39,7 +32,7 @@ def bench(
     seconds: Annotated[float, typer.Option(help="Time for each figure of each repeat.", min=0.05)] = 1.0,
     repeats: Annotated[int, typer.Option(help="How often all take their turn.", min=1)] = 3,
     config: ConfigOption = None,
-    assignments: SettingsOption = None,
+    assignments: SetOption = None,
     trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -86,7 +79,7 @@ def _show_speeds(config: RunConfig, machine: Machine, summaries: list[Summary], 
     out.print(f"{heading(config)}, {config.collect.mode}, {processor}; {spreads}.")
     for title, columns in TABLES.items():
         rows = ([one.entrant.name, *(text(one) for text in columns.values())] for one in summaries)
-        out.print(plain_table(["", *columns], title, rows), "")
+        out.print(plain_table(["", *columns], title, rows=rows), "")
     out.print(_collecting_stages(summaries), "")
     for line in _notes(config, machine, summaries):
         say(line)

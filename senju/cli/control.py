@@ -1,5 +1,6 @@
 """`senju pause`, `resume`, `reset` and `workers`: live control of a run from another terminal."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,16 +74,13 @@ def workers(
 
 def _folder_and_number(first: str, second: str) -> tuple[Path, int]:
     """A folder and a number in either order; a folder whose name is a number comes first."""
-    folder, number = (first, second) if _is_number(second) or not _is_number(first) else (second, first)
-    if not _is_number(number) or int(number) < 1:
+    is_number = re.compile("[0-9]{1,18}").fullmatch
+    folder, number = (first, second) if is_number(second) or not is_number(first) else (second, first)
+    if not is_number(number) or int(number) < 1:
         raise ConfigError(
             f"{first!r}, {second!r}: expected a run's folder and a number of workers, 1 or more"
         )
     return Path(folder), int(number)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 18
 
 
 def _print_answer(run: Path, answer: dict[str, Any], text: str, as_json: bool) -> None:

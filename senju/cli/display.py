@@ -88,13 +88,11 @@ class TrainingDisplay(LiveDisplay, trainer.TrainingListener):
     def on_start(self, run: Run, update: int) -> None:
         config = run.config
         self.agents = AgentStats(config) if config.is_independent else None
-        lines = [
+        what = (
             f"Training [bold]{config.game['name']}[/]{learners_text(run)}, {config.collect.num_games} games "
-            f"at once, {config.total_steps:,} steps, seed {config.seed}; {_workers_text(config)}.",
-            *map(escape, _opponents_text(config)),
-        ]
-        for line in lines:
-            self.console.print(line, highlight=False)
+            f"at once, {config.total_steps:,} steps, seed {config.seed}; {_workers_text(config)}."
+        )
+        self.console.print(what, *map(escape, _opponents_text(config)), sep="\n", highlight=False)
         say(f"Run folder: [bold]{escape(str(run.path))}[/]", self.console)
         self._progress.update(self._task, total=config.total_updates, completed=update)
 
@@ -132,7 +130,7 @@ class TrainingDisplay(LiveDisplay, trainer.TrainingListener):
         if self.agents is not None:
             parts.append(self.agents.table())
         columns = Table.grid(expand=True, padding=(0, 2))
-        learning = live_table(["learning"], [""], learning_texts(self._latest.metrics).items())
+        learning = live_table(["learning"], [""], rows=learning_texts(self._latest.metrics).items())
         columns.add_row(learning, _time_table(self._latest))
         parts += [columns, Text(f"  {self._latest.explanation}", style="dim")]
         if self._latest.engine.get("workers", 0) > 1:

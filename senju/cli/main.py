@@ -27,7 +27,10 @@ def main() -> None:
     from senju.trust import look_in_current_folder
 
     prepare_streams()
-    _require_folder()
+    try:
+        os.getcwd()
+    except FileNotFoundError:  # modules of others cannot even be imported
+        sys.exit("error: the current folder was removed; change to one that exists")
     look_in_current_folder()
     try:
         require_files()
@@ -41,14 +44,6 @@ def main() -> None:
         if isinstance(error, OSError) and not lacks_files(error):
             raise
         sys.exit(error_line(error))
-
-
-def _require_folder() -> None:
-    """Refuse a current folder that was removed: modules of others cannot even be imported in it."""
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        sys.exit("error: the current folder was removed; change to one that exists")
 
 
 def _run(app: "typer.Typer") -> None:

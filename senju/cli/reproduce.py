@@ -3,7 +3,7 @@
 import sys
 import traceback
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -38,7 +38,20 @@ def reproduce(
     text = None if error is None else f"{type(error).__name__}: {error}"
     stack = "".join(traceback.format_exception(error)) if error else ""
     if as_json:
-        print_json(_record(file, found) | {"failed": text is not None, "error": text, "traceback": stack})
+        print_json(
+            {
+                "file": str(file),
+                "game": found.plan.game,
+                "shard": found.shard,
+                "rollout": found.turn,
+                "version": found.version,
+                "seed": found.plan.seed,
+                "cause": found.cause,
+                "failed": text is not None,
+                "error": text,
+                "traceback": stack,
+            }
+        )
     elif text is None:
         out.print("[green]It finished without failing[/]: what went wrong did not lie in the shard alone.")
     else:
@@ -63,15 +76,3 @@ def _show_file(file: Path, found: Reproduction) -> None:
     out.print("[bold]What happened then:[/]")
     say(escape(found.cause.rstrip()))
     out.print("[bold]What happens now:[/]")
-
-
-def _record(file: Path, found: Reproduction) -> dict[str, Any]:
-    return {
-        "file": str(file),
-        "game": found.plan.game,
-        "shard": found.shard,
-        "rollout": found.turn,
-        "version": found.version,
-        "seed": found.plan.seed,
-        "cause": found.cause,
-    }

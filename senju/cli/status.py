@@ -15,14 +15,7 @@ from rich.table import Table
 from senju.cli.console import command_text, out, print_json, say
 from senju.cli.display import learning_texts
 from senju.cli.options import JsonOption, RunArgument
-from senju.cli.quantities import (
-    UNKNOWN,
-    count_text,
-    duration_text,
-    reward_text,
-    share_text,
-    size_text,
-)
+from senju.cli.quantities import UNKNOWN, count_text, duration_text, reward_text, share_text, size_text
 from senju.cli.tables import facts_table, new_table
 from senju.runs.control import ask_if_trained
 from senju.runs.run_folder import RunFolder
@@ -45,8 +38,10 @@ def status(
     """
     try:
         with showing(out, watch, as_json) as show:
-            for found in _looks(run, interval) if watch else [inspect(run)]:
-                show(found)
+            show(found := inspect(run))
+            while watch and found["state"] not in AT_REST:
+                time.sleep(interval)
+                show(found := inspect(run))
     except KeyboardInterrupt:
         if not watch:
             raise
@@ -74,16 +69,6 @@ def _from_folder(run: RunFolder) -> Status:
         "checkpoint": newest,
         **run.summary(),
     }
-
-
-def _looks(path: Path, interval: float) -> Iterator[Status]:
-    """The run's status again and again; the last is that of its end."""
-    while True:
-        found = inspect(path)
-        yield found
-        if found["state"] in AT_REST:
-            return
-        time.sleep(interval)
 
 
 @contextmanager

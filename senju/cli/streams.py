@@ -11,7 +11,6 @@ from typing import Any, TextIO
 from senju.errors import OutputError
 
 UNREAD = 128 + signal.SIGPIPE  # the code of a program whose reader has gone, as shells see it
-_LACKS_FILES = (errno.EMFILE, errno.ENFILE)
 FEWEST_FILES = 64  # open at once: of a run with a few workers, its log, and modules that load meanwhile
 USUAL_FILES = 1024
 
@@ -89,7 +88,7 @@ def require_files() -> None:
 
 def lacks_files(error: OSError) -> bool:
     """Whether the error is about the number of open files."""
-    return error.errno in _LACKS_FILES
+    return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def error_line(error: Exception) -> str:

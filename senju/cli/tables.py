@@ -36,26 +36,16 @@ def new_table(
     return table
 
 
-def live_table(
-    words: Iterable[str],
-    figures: Iterable[str] = (),
-    rows: Iterable[Iterable[RenderableType]] = (),
-    no_wrap: bool = False,
-) -> Table:
+def live_table(words: Iterable[str], figures: Iterable[str] = (), **options: Any) -> Table:
     """A table without lines, for a display that is redrawn."""
-    return new_table(words, figures, None, rows, no_wrap=no_wrap, box=None, padding=(0, 2))
+    return new_table(words, figures, box=None, padding=(0, 2), **options)
 
 
-def plain_table(
-    columns: Iterable[str],
-    title: str | None = None,
-    rows: Iterable[Iterable[RenderableType]] = (),
-    gap: int = 2,
-) -> Table:
+def plain_table(columns: Iterable[str], title: str | None = None, gap: int = 2, **options: Any) -> Table:
     """A table without lines, so that figures fit into 80 columns; the first column is text."""
     first, *others = columns
-    style: dict[str, Any] = {"title_style": "bold", "box": None, "padding": (0, gap, 0, 0)}
-    return new_table([first], others, title, rows, no_wrap=True, header_style="dim", **style)
+    options |= {"title_style": "bold", "box": None, "padding": (0, gap, 0, 0)}
+    return new_table([first], others, title, no_wrap=True, header_style="dim", **options)
 
 
 def facts_table(rows: Mapping[str, str], title: str | None = None) -> Table:

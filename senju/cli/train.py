@@ -10,7 +10,7 @@ from senju.cli.agents import episodes_table
 from senju.cli.console import command_text, out, print_json, say, settings_from
 from senju.cli.display import TrainingDisplay
 from senju.cli.multi_run import train_together
-from senju.cli.options import ConfigOption, GameArgument, JsonOption, SeedSetting, SettingsOption, TrustOption
+from senju.cli.options import ConfigOption, GameArgument, JsonOption, SeedSetting, SetOption, TrustOption
 from senju.cli.tables import show_matches
 from senju.config import merged
 from senju.errors import ConfigError
@@ -37,7 +37,7 @@ def train(
         str | None, typer.Option(help=f"Another preset of the game than its usual one: {known_presets()}.")
     ] = None,
     config: ConfigOption = None,
-    assignments: SettingsOption = None,
+    assignments: SetOption = None,
     steps: Annotated[int | None, typer.Option(help="Short for --set total_steps=N.")] = None,
     seed: SeedSetting = None,
     algorithm: Annotated[
@@ -150,18 +150,13 @@ def _show_end(run: Run, display: TrainingDisplay, finished: bool) -> None:
     replaced = sum(event["kind"].startswith("learner_") for event in read_events(run.path))
     if replaced:
         say(f"[yellow]{replaced} times a learner failed, was lost or hung and was replaced;[/] {details}")
-    _show_pictures(run)
-    if run.config.is_independent:
-        say(f"Measure them again: {command_text('evaluate', run.path)}")
-    else:
-        command = f"play {run.config.game['name']} --run"
-        say(f"Play against it: {command_text(command, run.path)}")
-
-
-def _show_pictures(run: Run) -> None:
-    """The paths of the pictures that the run has."""
     pictures = [("Strength over time", STRENGTH), ("Rewards over time", REWARDS)]
     pictures += [("An episode at the end", record["film"]) for record in run.episodes[-1:] if record["film"]]
     for title, name in pictures:
         if (run.path / name).exists():
             say(f"{title}: {escape(str(run.path / name))}")
+    if run.config.is_independent:
+        say(f"Measure them again: {command_text('evaluate', run.path)}")
+    else:
+        command = f"play {run.config.game['name']} --run"
+        say(f"Play against it: {command_text(command, run.path)}")

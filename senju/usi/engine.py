@@ -61,7 +61,12 @@ class Engine:
     def _serve(self) -> None:
         while (job := self._jobs.get()) is not None:
             try:
-                self._work(job)
+                if isinstance(job, SearchRequest):
+                    self._thinker.answer(job)
+                else:
+                    with self._writer.keep_alive():
+                        self._thinker.prepare(self._rules, self.config)
+                    self._writer.send("readyok")
             except SenjuError as error:  # the agent cannot be loaded: report it to the other side, and end
                 self._writer.complain(error)
                 raise
@@ -69,14 +74,6 @@ class Engine:
                 return
         if not self._has_quit:
             raise RuntimeError("the reading thread failed; see its traceback above")
-
-    def _work(self, job: SearchRequest | BareCommand) -> None:
-        if isinstance(job, SearchRequest):
-            self._thinker.answer(job)
-            return
-        with self._writer.keep_alive():
-            self._thinker.prepare(self._rules, self.config)
-        self._writer.send("readyok")
 
     def _read(self, source: Input) -> None:
         try:
@@ -111,7 +108,8 @@ class Engine:
     def _obey(self, command: Command) -> None:
         match command:
             case BareCommand.USI:
-                self._introduce()
+                for line in (f"id name {self.name}", "id author senju", *option_lines(self.config), "usiok"):
+                    self._writer.send(line)
             case BareCommand.IS_READY if self._thinker.is_ready:
                 self._writer.send("readyok")
             case BareCommand.IS_READY:
@@ -142,13 +140,6 @@ class Engine:
     @property
     def _rules(self) -> ShogiRules:
         return ShogiRules(self.config.max_ply, self.config.declaration_rule, self._history)
-
-    def _introduce(self) -> None:
-        self._writer.send(f"id name {self.name}")
-        self._writer.send("id author senju")
-        for line in option_lines(self.config):
-            self._writer.send(line)
-        self._writer.send("usiok")
 
     def _start_search(self, limits: GoLimits) -> None:
         now = time.monotonic()

@@ -113,9 +113,8 @@ def _parse_position(words: Sequence[str]) -> SetPosition:
         return SetPosition(None, moves)
     if start[:1] == ["sfen"] and len(start) > 1:
         return SetPosition(" ".join(start[1:]), moves)
-    if not start:
-        raise ProtocolError("position: expected `startpos` or `sfen ...`")
-    raise ProtocolError(f"position: expected `startpos` or `sfen ...`, got {quoted(' '.join(start))}")
+    got = f", got {quoted(' '.join(start))}" if start else ""
+    raise ProtocolError(f"position: expected `startpos` or `sfen ...`{got}")
 
 
 def _parse_game_over(words: Sequence[str]) -> BareCommand:
