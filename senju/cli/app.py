@@ -6,7 +6,7 @@ import typer
 
 from senju.cli.arena import arena
 from senju.cli.bench import bench
-from senju.cli.console import out
+from senju.cli.console import new_app, out
 from senju.cli.control import pause, reset, resume, workers
 from senju.cli.doctor import doctor
 from senju.cli.evaluate import evaluate
@@ -22,10 +22,6 @@ from senju.cli.usi import usi
 from senju.cli.verify import verify
 from senju.version import __version__
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_show_locals=False
-)
-
 
 def _show_version(wanted: bool) -> None:
     if wanted:
@@ -33,7 +29,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def senju(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
@@ -45,5 +40,4 @@ def senju(
 USING = (train, evaluate, arena, play, usi, games, explain_action, doctor)
 STEERING = (status, pause, resume, reset, workers)
 TRYING = (verify, bench, profile, soak, reproduce)
-for command in (*USING, *STEERING, *TRYING):
-    app.command()(command)
+app = new_app(senju, *USING, *STEERING, *TRYING)

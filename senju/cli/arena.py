@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.progress import MofNCompleteColumn, TextColumn
 from rich.table import Table
 
-from senju.cli.console import friendly_errors, out, print_json, say
+from senju.cli.console import out, print_json, say
 from senju.cli.options import JsonOption, SeedOption, TrustOption
 from senju.cli.quantities import UNKNOWN
 from senju.cli.tables import new_table, plain_table, progress_bar
@@ -76,36 +76,28 @@ def arena(
     interval leaves out 50 %. Since that is looked at up to ten times, intervals are wider than those of a
     single look would be (the error is divided by the looks): 95 % holds for all looks of a pair together.
     """
-    with friendly_errors(trust):
-        settings = TournamentSettings(games, seed, opening, early_stop)
-        accept_named(game)
-        alone = run_of(players[0]) if len(players) == 1 else None
-        rules = _game_of(players, game)
-        if alone:
-            folder = folder or alone.path / ARENA
-            participants = _around(alone, PAST_SELVES if past is None else past)
-        else:
-            participants = _with_past(players, past or 0)
-        columns = MofNCompleteColumn(), TextColumn("games at most")
-        with stop_on_signals() as stop, progress_bar(as_json, *columns) as bar:
-            task = bar.add_task("playing", total=None)
+    settings = TournamentSettings(games, seed, opening, early_stop)
+    accept_named(game)
+    alone = run_of(players[0]) if len(players) == 1 else None
+    rules = _game_of(players, game)
+    if alone:
+        folder = folder or alone.path / ARENA
+        entrants = _around(alone, PAST_SELVES if past is None else past)
+    else:
+        entrants = _with_past(players, past or 0)
+    columns = MofNCompleteColumn(), TextColumn("games at most")
+    with stop_on_signals() as stop, progress_bar(as_json, *columns) as bar:
+        task = bar.add_task("playing", total=None)
 
-            def show(progress: TournamentProgress) -> None:
-                text = f"{progress.pairs_done} of {progress.num_pairs} pairs are clear or played out"
-                done, most = progress.games_done, progress.games_at_most
-                bar.update(task, completed=done, total=most, description=text)
+        def show(progress: TournamentProgress) -> None:
+            text = f"{progress.pairs_done} of {progress.num_pairs} pairs are clear or played out"
+            done, most = progress.games_done, progress.games_at_most
+            bar.update(task, completed=done, total=most, description=text)
 
-            result = run_tournament(
-                rules,
-                participants,
-                folder,
-                settings,
-                num_workers=workers,
-                fresh=fresh,
-                on_progress=show,
-                stop=stop,
-            )
-        training = alone.training_ratings if alone is not None else ()
+        result = run_tournament(
+            rules, entrants, folder, settings, num_workers=workers, fresh=fresh, on_progress=show, stop=stop
+        )
+    training = alone.training_ratings if alone is not None else ()
     if as_json:
         print_json(result.as_dict() | {"folder": str(result.folder)})
     else:
@@ -137,13 +129,13 @@ def _around(run: Run, num_past: int) -> list[str]:
 
 def _with_past(players: Sequence[str], num_past: int) -> list[str]:
     """The players as given, each run followed by its past selves; one that is given too comes once."""
-    participants: list[str] = []
+    entrants: list[str] = []
     for player in players:
-        participants.append(player)
+        entrants.append(player)
         run = run_of(player) if num_past and Path(player).is_dir() else None
         if run is not None:
-            participants += [self for self in reversed(past_selves(run, num_past)) if self not in players]
-    return participants
+            entrants += [self for self in reversed(past_selves(run, num_past)) if self not in players]
+    return entrants
 
 
 def show_arena(result: TournamentResult, training: Sequence[Rating] = ()) -> None:

@@ -1,6 +1,6 @@
 """`senju bench`: how fast each stage is alone, how fast all are in turn, and what more workers bring."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from itertools import count
 from typing import Annotated, Any, Literal
@@ -9,15 +9,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from senju.cli.console import friendly_errors, out, say, settings_from
-from senju.cli.options import (
-    BackendOption,
-    ConfigOption,
-    GameArgument,
-    JsonOption,
-    SettingsOption,
-    TrustOption,
-)
+from senju.cli.console import out, say, settings_from
+from senju.cli.options import BackendOption, ConfigOption, GameArgument, JsonOption, SetOption, TrustOption
 from senju.cli.quantities import share_text, size_text
 from senju.cli.tables import plain_table
 from senju.cli.trials import game_or_default, heading, numbers, print_record, trial_progress
@@ -39,7 +32,7 @@ def bench(
     seconds: Annotated[float, typer.Option(help="Time for each figure of each repeat.", min=0.05)] = 1.0,
     repeats: Annotated[int, typer.Option(help="How often all take their turn.", min=1)] = 3,
     config: ConfigOption = None,
-    assignments: SettingsOption = None,
+    assignments: SetOption = None,
     trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -48,48 +41,45 @@ def bench(
     All play the same shards. They take turns within each repeat, so that ratios are of figures that
     stood close in time. A step is one decision.
     """
-    with friendly_errors(trust):
-        counts = numbers(workers)
-        settings = settings_from(config, assignments, collect={"mode": mode} if mode else None)
-        resolved = scaled_config(game_or_default(game, settings), shared_evenly(counts), settings)
-        field = entrants(resolved, backend, counts)
-        machine = inspect_machine()  # before anything is measured: other programs keep these cores busy
-        with trial_progress(as_json) as progress:
-            task = progress.add_task("", total=repeats * len(field) * len(STAGES_PER_ENTRANT))
-            done = count()
+    counts = numbers(workers)
+    settings = settings_from(config, assignments, collect={"mode": mode} if mode else None)
+    resolved = scaled_config(game_or_default(game, settings), shared_evenly(counts), settings)
+    field = entrants(resolved, backend, counts)
+    machine = inspect_machine()  # before anything is measured: other programs keep these cores busy
+    with trial_progress(as_json) as progress:
+        task = progress.add_task("", total=repeats * len(field) * len(STAGES_PER_ENTRANT))
+        done = count()
 
-            def show(repeat: int, entrant: Entrant, stage: str) -> None:
-                text = f"repeat {repeat + 1} of {repeats}: {entrant.name}, {stage}"
-                progress.update(task, description=text, completed=next(done))
+        def show(repeat: int, entrant: Entrant, stage: str) -> None:
+            text = f"repeat {repeat + 1} of {repeats}: {entrant.name}, {stage}"
+            progress.update(task, description=text, completed=next(done))
 
-            results = race(resolved, field, seconds, repeats, show)
-        summaries = summarise(field, results)
+        results = race(resolved, field, seconds, repeats, show)
+    summaries = summarise(field, results)
     if as_json:
         print_record(
             resolved,
             machine=asdict(machine),
-            entrants=[_summary_record(summary) for summary in summaries],
+            entrants=[_as_dicts(summary) for summary in summaries],
             repeats={name: [asdict(figures) for figures in measured] for name, measured in results.items()},
         )
     else:
-        _show(resolved, machine, summaries, repeats)
+        _show_speeds(resolved, machine, summaries, repeats)
 
 
-def _summary_record(summary: Summary) -> dict[str, Any]:
+def _as_dicts(summary: Summary) -> dict[str, Any]:
     """A summary for JSON: spreads by the names of their figures."""
-    values = {name: getattr(summary, name) for name in Summary.__dataclass_fields__}
-    return {
-        name: value._asdict() if isinstance(value, Spread | Entrant) else value
-        for name, value in values.items()
-    }
+    tuples = {name: value for name, value in vars(summary).items() if isinstance(value, Spread | Entrant)}
+    return vars(summary) | {name: value._asdict() for name, value in tuples.items()}
 
 
-def _show(config: RunConfig, machine: Machine, summaries: list[Summary], repeats: int) -> None:
+def _show_speeds(config: RunConfig, machine: Machine, summaries: list[Summary], repeats: int) -> None:
     spreads = f"medians of {repeats} repeats and their ranges" if repeats > 1 else "measured once"
     processor = f"{available_cores()} cores ({escape(processor_name())})"
     out.print(f"{heading(config)}, {config.collect.mode}, {processor}; {spreads}.")
     for title, columns in TABLES.items():
-        out.print(_table(title, columns, summaries), "")
+        rows = ([one.entrant.name, *(text(one) for text in columns.values())] for one in summaries)
+        out.print(plain_table(["", *columns], title, rows=rows), "")
     out.print(_collecting_stages(summaries), "")
     for line in _notes(config, machine, summaries):
         say(line)
@@ -103,38 +93,27 @@ def _text(spread: Spread | None, digits: int = 0, factor: float = 1.0, unit: str
     return f"{middle}{unit}" + (f"\n[dim]{low}..{high}[/]" if spread.min < spread.max else "")
 
 
-def _share(spread: Spread | None) -> str:
-    return _text(spread, factor=100, unit=" %")
-
-
-Column = tuple[str, Callable[[Summary], str]]  # its title, and its text for one entrant
-TABLES: dict[str, Sequence[Column]] = {
-    "Each stage alone, steps a second": (
-        ("collecting", lambda one: _text(one.collecting)),
-        ("÷ serial", lambda one: _text(one.collecting_over_serial, digits=2)),
-        ("efficiency", lambda one: _share(one.efficiency)),
-        ("learning", lambda one: _text(one.learning)),
-    ),
-    "Collecting, learning and publishing in turn, steps a second": (
-        ("end to end", lambda one: _text(one.end_to_end)),
-        ("÷ serial", lambda one: _text(one.end_to_end_over_serial, digits=2)),
-        ("stages allow", lambda one: _text(one.allowed)),
-        ("reached", lambda one: _share(one.reached)),
-    ),
-    "What it takes": (
-        ("ready after", lambda one: f"{one.start_seconds.median:.2f} s"),
-        ("publishing", lambda one: f"{1000 * one.publish_seconds.median:.3f} ms"),
-        ("memory of all", lambda one: size_text(one.memory_bytes.median or None)),
-        ("of a worker", lambda one: size_text(one.worker_bytes.median or None)),
-    ),
+# by the table's title and the column's title: the text for one entrant
+TABLES: dict[str, dict[str, Callable[[Summary], str]]] = {
+    "Each stage alone, steps a second": {
+        "collecting": lambda one: _text(one.collecting),
+        "÷ serial": lambda one: _text(one.collecting_over_serial, digits=2),
+        "efficiency": lambda one: _text(one.efficiency, factor=100, unit=" %"),
+        "learning": lambda one: _text(one.learning),
+    },
+    "Collecting, learning and publishing in turn, steps a second": {
+        "end to end": lambda one: _text(one.end_to_end),
+        "÷ serial": lambda one: _text(one.end_to_end_over_serial, digits=2),
+        "stages allow": lambda one: _text(one.allowed),
+        "reached": lambda one: _text(one.reached, factor=100, unit=" %"),
+    },
+    "What it takes": {
+        "ready after": lambda one: f"{one.start_seconds.median:.2f} s",
+        "publishing": lambda one: f"{1000 * one.publish_seconds.median:.3f} ms",
+        "memory of all": lambda one: size_text(one.memory_bytes.median or None),
+        "of a worker": lambda one: size_text(one.worker_bytes.median or None),
+    },
 }
-
-
-def _table(title: str, columns: Sequence[Column], summaries: list[Summary]) -> Table:
-    table = plain_table(["", *(name for name, _ in columns)], title)
-    for one in summaries:
-        table.add_row(one.entrant.name, *(text(one) for _, text in columns))
-    return table
 
 
 def _collecting_stages(summaries: list[Summary]) -> Table:

@@ -1,11 +1,10 @@
 """Parts of every command: consoles, JSON output, error messages, and settings from options."""
 
 import json
-import math
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +30,13 @@ def print_json(result: Any) -> None:
 
     Where the output cannot encode some character, all of them beyond ASCII are escaped as JSON has it.
     """
-    finite = _finite(result)
+    finite = json.loads(json.dumps(result), parse_constant=lambda _: None)
     text = json.dumps(finite, indent=2, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding)
     except UnicodeEncodeError:
         text = json.dumps(finite, indent=2, ensure_ascii=True)
-    print(text)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    print(text, flush=True)  # for a reader at the other end of a pipe
 
 
 def print_error(error: object) -> None:
@@ -53,18 +44,36 @@ def print_error(error: object) -> None:
     say(f"[bold red]error:[/] {escape(str(error))}", err)
 
 
-@contextmanager
-def friendly_errors(trust: bool = False) -> Iterator[None]:
-    """Show senju's own errors as one message: exit code 2 for bad input, 1 for any other error.
+def new_app(about: Callable[..., None], *commands: Callable[..., None]) -> typer.Typer:
+    """A program of these commands; `about` says what it is and takes its own options."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="rich",
+        pretty_exceptions_show_locals=False,
+    )
+    app.callback()(about)
+    for command in commands:
+        app.command()(_with_friendly_errors(command))
+    return app
 
-    With `trust`, code that a run or file names is loaded although it is not installed.
+
+def _with_friendly_errors(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, with senju's own errors as one message: exit code 2 for bad input, 1 for any other error.
+
+    With its option --trust, code that a run or file names is loaded although it is not installed.
     """
-    try:
-        with trusting(trust):
-            yield
-    except SenjuError as error:
-        print_error(error)
-        raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None
+
+    @wraps(command)
+    def run(**options: Any) -> None:
+        try:
+            with trusting(options.get("trust", False)):
+                command(**options)
+        except SenjuError as error:
+            print_error(error)
+            raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None
+
+    return run
 
 
 def settings_from(config_file: Path | None, assignments: list[str] | None, **options: Any) -> Settings:

@@ -1,12 +1,12 @@
 """`senju pause`, `resume`, `reset` and `workers`: live control of a run from another terminal."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from senju.cli.console import command_text, err, friendly_errors, print_json, say
-from senju.cli.main import INTERRUPTED
+from senju.cli.console import command_text, err, print_json, say
 from senju.cli.options import JsonOption, RunArgument
 from senju.cli.quantities import plural
 from senju.errors import ConfigError, ControlError
@@ -17,14 +17,13 @@ PAUSE_LOOK = 20.0  # seconds until the request for a pause is repeated
 
 def pause(run: RunArgument, as_json: JsonOption = False) -> None:
     """Pause a run after the update under way; returns when it stands still."""
-    with friendly_errors():
-        try:
-            with err.status("waiting for the update under way"):
-                answer = _pause_and_wait(run)
-        except KeyboardInterrupt:
-            again = command_text("resume", run)
-            say(f"It pauses after its update all the same; to take that back: {again}", err)
-            raise typer.Exit(INTERRUPTED) from None
+    try:
+        with err.status("waiting for the update under way"):
+            answer = _pause_and_wait(run)
+    except KeyboardInterrupt:
+        again = command_text("resume", run)
+        say(f"It pauses after its update all the same; to take that back: {again}", err)
+        raise
     hint = f"Go on with: {command_text('resume', run)}"
     _print_answer(run, answer, f"Paused after update {answer.get('update')}. {hint}", as_json)
 
@@ -40,8 +39,7 @@ def _pause_and_wait(run: Path) -> dict[str, Any]:
 
 def resume(run: RunArgument, as_json: JsonOption = False) -> None:
     """Let a paused run go on."""
-    with friendly_errors():
-        answer = ask(run, "resume")
+    answer = ask(run, "resume")
     _print_answer(run, answer, f"Going on after update {answer.get('update')}.", as_json)
 
 
@@ -53,8 +51,7 @@ def reset(
     as_json: JsonOption = False,
 ) -> None:
     """Replace workers by fresh ones; the games go on where they were, and the result stays the same."""
-    with friendly_errors():
-        answer = ask(run, "reset", workers=worker or None)
+    answer = ask(run, "reset", workers=worker or None)
     replaced = [str(index) for index in answer.get("workers") or []]
     noun = "Worker" if len(replaced) == 1 else "Workers"
     text = f"{noun} {', '.join(replaced)} replaced." if replaced else "No worker replaced."
@@ -67,9 +64,8 @@ def workers(
     as_json: JsonOption = False,
 ) -> None:
     """Change the number of workers of a run; the result stays the same."""
-    with friendly_errors():
-        folder, num_workers = _folder_and_number(run, number)
-        answer = ask(folder, "workers", num_workers=num_workers)
+    folder, num_workers = _folder_and_number(run, number)
+    answer = ask(folder, "workers", num_workers=num_workers)
     count = answer.get("workers", num_workers)
     text = f"Going on with {plural(count, 'worker')}"
     text += "." if count == num_workers else f"; {num_workers} were asked for."
@@ -78,16 +74,13 @@ def workers(
 
 def _folder_and_number(first: str, second: str) -> tuple[Path, int]:
     """A folder and a number in either order; a folder whose name is a number comes first."""
-    folder, number = (first, second) if _is_number(second) or not _is_number(first) else (second, first)
-    if not _is_number(number) or int(number) < 1:
+    is_number = re.compile("[0-9]{1,18}").fullmatch
+    folder, number = (first, second) if is_number(second) or not is_number(first) else (second, first)
+    if not is_number(number) or int(number) < 1:
         raise ConfigError(
             f"{first!r}, {second!r}: expected a run's folder and a number of workers, 1 or more"
         )
     return Path(folder), int(number)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 18
 
 
 def _print_answer(run: Path, answer: dict[str, Any], text: str, as_json: bool) -> None:

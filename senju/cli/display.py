@@ -1,10 +1,8 @@
 """The live display of a training run, and its plain version where there is no terminal."""
 
-from abc import ABC, abstractmethod
 from collections import defaultdict
+from collections.abc import Mapping
 from time import monotonic
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -47,17 +45,13 @@ SHOWN_METRICS = {
 }
 
 
-class LiveDisplay(ABC):
-    """A display that a terminal redraws again and again; without a terminal, lines now and then."""
+class LiveDisplay(Live):
+    """Draws `get_renderable` again and again on a terminal; without one, prints lines now and then."""
 
     def __init__(self, console: Console) -> None:
-        self.console = console
-        self._live = Live(get_renderable=self._render, console=console, refresh_per_second=4, transient=False)
+        is_drawn = console.is_terminal
+        super().__init__(console=console, auto_refresh=is_drawn, transient=not is_drawn)
         self._last_line = monotonic()
-
-    @abstractmethod
-    def _render(self) -> RenderableType:
-        """The present content of the screen."""
 
     def say(self, text: str) -> None:
         """Print a line if there is no terminal."""
@@ -70,17 +64,6 @@ class LiveDisplay(ABC):
         if is_due:
             self._last_line = monotonic()
         return is_due
-
-    def __enter__(self) -> Self:
-        if self.console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.console.is_terminal:
-            self._live.stop()
 
 
 class TrainingDisplay(LiveDisplay, trainer.TrainingListener):
@@ -105,13 +88,11 @@ class TrainingDisplay(LiveDisplay, trainer.TrainingListener):
     def on_start(self, run: Run, update: int) -> None:
         config = run.config
         self.agents = AgentStats(config) if config.is_independent else None
-        lines = [
+        what = (
             f"Training [bold]{config.game['name']}[/]{learners_text(run)}, {config.collect.num_games} games "
-            f"at once, {config.total_steps:,} steps, seed {config.seed}; {_workers_text(config)}.",
-            *map(escape, _opponents_text(config)),
-        ]
-        for line in lines:
-            self.console.print(line, highlight=False)
+            f"at once, {config.total_steps:,} steps, seed {config.seed}; {_workers_text(config)}."
+        )
+        self.console.print(what, *map(escape, _opponents_text(config)), sep="\n", highlight=False)
         say(f"Run folder: [bold]{escape(str(run.path))}[/]", self.console)
         self._progress.update(self._task, total=config.total_updates, completed=update)
 
@@ -140,7 +121,7 @@ class TrainingDisplay(LiveDisplay, trainer.TrainingListener):
         rewards, random = (", ".join(map(reward_text, r.rewards)) for r in (result, result.random))
         self.say(f"update {update}: reward per episode {rewards} (at random {random})")
 
-    def _render(self) -> RenderableType:
+    def get_renderable(self) -> RenderableType:
         if self._latest is None:
             return Panel("compiling kernels and starting …", border_style="dim")
         parts: list[RenderableType] = [self._progress]
@@ -149,7 +130,8 @@ class TrainingDisplay(LiveDisplay, trainer.TrainingListener):
         if self.agents is not None:
             parts.append(self.agents.table())
         columns = Table.grid(expand=True, padding=(0, 2))
-        columns.add_row(self._metrics_table(self._latest), _time_table(self._latest))
+        learning = live_table(["learning"], [""], rows=learning_texts(self._latest.metrics).items())
+        columns.add_row(learning, _time_table(self._latest))
         parts += [columns, Text(f"  {self._latest.explanation}", style="dim")]
         if self._latest.engine.get("workers", 0) > 1:
             parts.append(_workers_line(self._latest))
@@ -163,12 +145,10 @@ class TrainingDisplay(LiveDisplay, trainer.TrainingListener):
             table.add_row(escape(opponent), score_text(last.mean, last.interval), f"[cyan]{line}[/]")
         return table
 
-    def _metrics_table(self, progress: trainer.TrainingProgress) -> Table:
-        table = live_table(["learning"], [""])
-        for name, label in SHOWN_METRICS.items():
-            if name in progress.metrics:
-                table.add_row(label, figure_text(progress.metrics[name]))
-        return table
+
+def learning_texts(metrics: Mapping[str, float]) -> dict[str, str]:
+    """The metrics of an update that are shown, by what they are called there."""
+    return {label: figure_text(metrics[name]) for name, label in SHOWN_METRICS.items() if name in metrics}
 
 
 def _time_table(progress: trainer.TrainingProgress) -> Table:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from senju.cli.console import err, friendly_errors, out, print_json
+from senju.cli.console import err, out, print_json
 from senju.cli.options import JsonOption
 from senju.cli.quantities import GIB, UNKNOWN, size_text
 from senju.cli.tables import facts_table
@@ -24,16 +24,15 @@ def doctor(
     game: Annotated[str, typer.Option(help="The game to try.")] = "connect_four", as_json: JsonOption = False
 ) -> None:
     """Show cores, memory, shared memory, threads and GPU; try a game and report what would limit a run."""
-    with friendly_errors():
-        machine = inspect_machine()
-        with err.status(f"trying {game} for a few seconds"):
-            tried = probe(game)
+    machine = inspect_machine()
+    with err.status(f"trying {game} for a few seconds"):
+        tried = probe(game)
     findings = limits(machine, tried)
     versions = {"senju": __version__} | {name: version(name) for name in PACKAGES}
     if as_json:
         print_json({**asdict(machine), "versions": versions, "probe": asdict(tried), "limits": findings})
         return
-    out.print(_table(machine, tried, versions))
+    out.print(_machine_table(machine, tried, versions))
     for finding in findings:
         out.print(f"[yellow]•[/] {finding}")
 
@@ -75,7 +74,7 @@ def limits(machine: Machine, tried: Probe) -> list[str]:
     return findings
 
 
-def _table(machine: Machine, tried: Probe, versions: dict[str, str]) -> Table:
+def _machine_table(machine: Machine, tried: Probe, versions: dict[str, str]) -> Table:
     shared = machine.shared_memory_bytes
     quota = f", quota {machine.core_limit:g}" if machine.core_limit < machine.cores else ""
     rows = {

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 
 from senju.cli.agents import agents_as_dicts, episodes_table
-from senju.cli.console import err, friendly_errors, out, print_json, require_file_name, say
+from senju.cli.console import err, out, print_json, require_file_name, say
 from senju.cli.options import CheckpointOption, JsonOption, RunArgument, SeedOption, TrustOption
 from senju.cli.tables import show_matches
 from senju.errors import ConfigError
@@ -52,26 +52,25 @@ def evaluate(
     Against `perfect`, every move from positions with at least 14 stones is judged by an exact solver.
     Where every seat has an agent of its own, measure what each gets in whole episodes, beside random play.
     """
-    with friendly_errors(trust):
-        opened = Run(run)
-        if opened.config.is_independent:
-            _refuse_match_options(opened, against, temperature, opening_plies)
-            _evaluate_agents(opened, checkpoint, games, seed, gif, as_json)
-            return
-        if gif is not None:
-            raise ConfigError(f"--gif {gif}: {run} is measured by matches, and films are of whole worlds")
-        player = opened.agent_at(checkpoint).player(temperature)
-        names = [f"{run}@{name[5:]}" if name.startswith("self@") else name for name in against]
-        opponents = [make_player(opened.game, name, temperature) for name in names]
-        results: list[MatchResult] = []
-        with Progress(console=err, transient=True, disable=as_json) as progress:
-            for opponent in opponents:
-                task = progress.add_task(f"against {escape(opponent.name)}", total=games)
+    opened = Run(run)
+    if opened.config.is_independent:
+        _refuse_match_options(opened, against, temperature, opening_plies)
+        _evaluate_agents(opened, checkpoint, games, seed, gif, as_json)
+        return
+    if gif is not None:
+        raise ConfigError(f"--gif {gif}: {run} is measured by matches, and films are of whole worlds")
+    player = opened.agent_at(checkpoint).player(temperature)
+    names = [f"{run}@{name[5:]}" if name.startswith("self@") else name for name in against]
+    opponents = [make_player(opened.game, name, temperature) for name in names]
+    results: list[MatchResult] = []
+    with Progress(console=err, transient=True, disable=as_json) as progress:
+        for opponent in opponents:
+            task = progress.add_task(f"against {escape(opponent.name)}", total=games)
 
-                def show(games_done: int, task: TaskID = task) -> None:
-                    progress.update(task, completed=games_done)
+            def show(games_done: int, task: TaskID = task) -> None:
+                progress.update(task, completed=games_done)
 
-                results.append(play_match(opened.game, player, opponent, games, seed, opening_plies, show))
+            results.append(play_match(opened.game, player, opponent, games, seed, opening_plies, show))
     if as_json:
         print_json([result.as_dict() for result in results])
         return

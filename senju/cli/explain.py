@@ -1,10 +1,11 @@
 """`senju explain-action`: what an action means, here and now, and why it is not legal."""
 
+import re
 from typing import Annotated, Any
 
 import typer
 
-from senju.cli.console import friendly_errors, out, print_json
+from senju.cli.console import out, print_json
 from senju.cli.options import JsonOption
 from senju.errors import ConfigError, IllegalActionError
 from senju.games import make_game
@@ -25,16 +26,15 @@ def explain_action(
     as_json: JsonOption = False,
 ) -> None:
     """Say what an action means and, in Shogi, whether a position allows it and why not."""
-    with friendly_errors():
-        try:
-            if game == "shogi":
-                _explain_shogi(action, sfen, as_json)
-            elif sfen is not None:
-                raise ConfigError(f"--sfen is for shogi; {game} has no positions in SFEN")
-            else:
-                _explain_any(make_game(game), action, as_json)
-        except (IllegalActionError, SfenError) as error:
-            raise ConfigError(str(error)) from None  # what was typed is wrong
+    try:
+        if game == "shogi":
+            _explain_shogi(action, sfen, as_json)
+        elif sfen is not None:
+            raise ConfigError(f"--sfen is for shogi; {game} has no positions in SFEN")
+        else:
+            _explain_any(make_game(game), action, as_json)
+    except (IllegalActionError, SfenError) as error:
+        raise ConfigError(str(error)) from None  # what was typed is wrong
 
 
 def _explain_shogi(text: str, sfen: str | None, as_json: bool) -> None:
@@ -91,5 +91,4 @@ def _explain_any(game: Game, text: str, as_json: bool) -> None:
 
 def _number(text: str) -> int | None:
     """The whole number that a text of ASCII digits stands for."""
-    digits = text.strip().removeprefix("-")
-    return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 18 else None
+    return int(text) if re.fullmatch("-?[0-9]{1,18}", text.strip()) else None

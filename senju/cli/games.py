@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from senju.cli.console import friendly_errors, out, print_json
+from senju.cli.console import out, print_json
 from senju.cli.options import JsonOption
 from senju.cli.tables import new_table
 from senju.games import GAMES, make_game
@@ -16,11 +16,10 @@ def games(
     as_json: JsonOption = False,
 ) -> None:
     """List the games; with a name (or package.module:Class), check that game against the contract."""
-    with friendly_errors():
-        if name is not None:
-            _check(name, as_json)
-            return
-        facts = [_facts(known) for known in GAMES.names()]
+    if name is not None:
+        _check(name, as_json)
+        return
+    facts = [_facts(known) for known in GAMES.names()]
     if as_json:
         print_json(facts)
         return

@@ -22,35 +22,28 @@ def main() -> None:
     """Run the command line; a user's own modules are found in the current folder."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a background job ignores Ctrl-C
         signal.signal(signal.SIGINT, _on_interrupt)
-    from senju.cli.streams import end_output, error_line, lacks_files, prepare_streams, require_files
+    from senju.cli.streams import error_line, lacks_files, prepare_streams, require_files
     from senju.errors import SenjuError
     from senju.trust import look_in_current_folder
 
     prepare_streams()
-    _require_folder()
+    try:
+        os.getcwd()
+    except FileNotFoundError:  # modules of others cannot even be imported
+        sys.exit("error: the current folder was removed; change to one that exists")
     look_in_current_folder()
     try:
         require_files()
         try:
-            _run(_engine() if sys.argv[1:2] == ["usi"] else _all_commands())
+            _run(_load_commands())
         finally:
-            end_output()
+            sys.stdout.flush()  # while an error can still be reported
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    except SenjuError as error:  # of standard output, where no command has shown it
-        sys.exit(error_line(error))
-    except OSError as error:
-        if not lacks_files(error):
+    except (SenjuError, OSError) as error:  # SenjuError: of standard output, once the commands have ended
+        if isinstance(error, OSError) and not lacks_files(error):
             raise
         sys.exit(error_line(error))
-
-
-def _require_folder() -> None:
-    """Refuse a current folder that was removed: modules of others cannot even be imported in it."""
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        sys.exit("error: the current folder was removed; change to one that exists")
 
 
 def _run(app: "typer.Typer") -> None:
@@ -65,19 +58,13 @@ def _on_interrupt(number: int, frame: "FrameType | None") -> None:
     os._exit(INTERRUPTED)
 
 
-def _all_commands() -> "typer.Typer":
-    from senju.cli.app import app
+def _load_commands() -> "typer.Typer":
+    """All commands; or `usi` alone: a Shogi program waits for its answer, and the others load much more."""
+    if sys.argv[1:2] != ["usi"]:
+        from senju.cli.app import app
 
-    return app
-
-
-def _engine() -> "typer.Typer":
-    """The command `usi` alone: a Shogi program waits for its answer, and the others load much more."""
-    import typer
-
+        return app
+    from senju.cli.console import new_app
     from senju.cli.usi import usi
 
-    app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_show_locals=False)
-    app.callback()(lambda: None)  # so that `usi` stays a command by its name
-    app.command()(usi)
-    return app
+    return new_app(lambda: None, usi)

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from senju.cli.arena import show_arena
-from senju.cli.console import command_text, err, friendly_errors, out, print_error, print_json, say
+from senju.cli.console import command_text, err, out, print_error, print_json, say
 from senju.cli.display import LiveDisplay
 from senju.cli.quantities import (
     UNKNOWN,
@@ -38,13 +38,12 @@ COLOURS = {"training": "green", "finished": "green", "failed": "bold red"}
 def train_together(runs: Sequence[Run], max_updates: int | None, as_json: bool) -> None:
     """Train prepared runs side by side, compare them, and exit with a code that reports failures."""
     folder, agents = runs[0].path.parent, seat_agents(runs)
-    with friendly_errors(), stop_on_signals() as stop:
-        if as_json:
-            train_agents(agents, stop, OutputOnly(), max_updates)
-        else:
+    with stop_on_signals() as stop:
+        if not as_json:
             _show_start(folder, agents)
-            with MultiRunDisplay(out, agents) as display:
-                train_agents(agents, stop, display, max_updates)
+        console = Console(quiet=True, force_terminal=False) if as_json else out
+        with MultiRunDisplay(console, agents) as display:
+            train_agents(agents, stop, display, max_updates)
         comparison = _compare(folder, agents, stop, as_json)
     if as_json:
         print_json(comparison)
@@ -62,8 +61,11 @@ def _compare(folder: Path, agents: Sequence[Trainee], stop: StopRequest, as_json
     comparison = compare(folder, agents)
     save_comparison(folder, comparison)
     if not as_json:
-        out.print()
-        out.print(*comparison_tables(comparison), sep="\n")
+        out.print("", _speed_table(comparison))
+        if comparison["strengths"]:
+            out.print(_strength_table(comparison))
+        if comparison["rewards"]:
+            out.print(_rewards_table(comparison))
     result = play_each_other(folder, agents, stop)
     if result is not None:
         if not as_json:
@@ -94,16 +96,6 @@ def _show_start(folder: Path, agents: Sequence[Trainee]) -> None:
     elif training and not out.is_terminal:
         shares = "; ".join(f"{agent.name}: {cores_text(agent.cores)}" for agent in training)
         out.print(f"Cores: {shares}")
-
-
-def comparison_tables(comparison: Comparison) -> list[Table]:
-    """Speed, strength and rewards of each agent, with mean and spread."""
-    tables = [_speed_table(comparison)]
-    if comparison["strengths"]:
-        tables.append(_strength_table(comparison))
-    if comparison["rewards"]:
-        tables.append(_rewards_table(comparison))
-    return tables
 
 
 def _speed_table(comparison: Comparison) -> Table:
@@ -137,18 +129,15 @@ def _rewards_table(comparison: Comparison) -> Table:
     figures = ("per episode (95 %)", "played at random", "lowest and highest seat")
     table = new_table(["agent"], figures, "What they get: reward per episode, the mean of all seats")
     for row in comparison["agents"]:
-        table.add_row(row["name"], *_rewards_texts(row["rewards"]))
+        texts, found = [UNKNOWN] * 3, row["rewards"]
+        if found is not None:
+            seats = " to ".join(map(reward_text, (min(found["rewards"]), max(found["rewards"]))))
+            overall = reward_interval_text(found["overall"], found["overall_interval"])
+            texts = [overall, reward_text(found["random_overall"]), seats]
+        table.add_row(row["name"], *texts)
     table.add_section()
     table.add_row("mean", reward_text(comparison["rewards"]["mean"]))
     return table
-
-
-def _rewards_texts(found: dict[str, Any] | None) -> list[str]:
-    if found is None:
-        return [UNKNOWN] * 3
-    seats = " to ".join(map(reward_text, (min(found["rewards"]), max(found["rewards"]))))
-    overall = reward_interval_text(found["overall"], found["overall_interval"])
-    return [overall, reward_text(found["random_overall"]), seats]
 
 
 def _show_next(folder: Path, comparison: Comparison) -> None:
@@ -176,10 +165,9 @@ class MultiRunDisplay(LiveDisplay, GroupListener):
     def on_progress(self, agents: Sequence[Trainee]) -> None:
         if self.is_line_due():
             updates = ", ".join(str(agent.update) for agent in agents)
-            speed, left = total_speed(agents), duration_text(total_seconds_left(agents))
-            self.say(
-                f"updates {updates} of {agents[0].total_updates}, {speed:,.0f} steps/s in all, {left} left"
-            )
+            speed, left = _speed_and_time_left(agents)
+            done = f"updates {updates} of {agents[0].total_updates}"
+            self.say(f"{done}, {speed:,.0f} steps/s in all, {left} left")
 
     def on_evaluation(self, agent: Trainee, update: int, result: dict[str, Any]) -> None:
         score = score_text(result["score"], result["interval"])
@@ -187,12 +175,12 @@ class MultiRunDisplay(LiveDisplay, GroupListener):
 
     def on_output(self, agent: Trainee, line: str) -> None:
         """Print an agent's output, mostly warnings; on a terminal above the table."""
-        show_output(agent, line, self.console if self.console.is_terminal else err)
+        say(f"{agent.name}: {escape(line)}", self.console if self.console.is_terminal else err)
 
     def on_end(self, agent: Trainee) -> None:
         self.say(f"{agent.name}: {agent.state} after update {agent.update}")
 
-    def _render(self) -> RenderableType:
+    def get_renderable(self) -> RenderableType:
         opponents = dict.fromkeys(name for agent in self._agents for name in agent.strengths)
         figures = ("updates", "steps/s", "left", *map(escape, opponents))
         table = new_table(
@@ -205,18 +193,6 @@ class MultiRunDisplay(LiveDisplay, GroupListener):
         table.add_section()
         table.add_row(*_total_row(self._agents, len(opponents)), style="bold")
         return Panel(table, border_style="dim")
-
-
-def show_output(agent: Trainee, line: str, console: Console = err) -> None:
-    """Print a line that an agent printed, after its name."""
-    say(f"{agent.name}: {escape(line)}", console)
-
-
-class OutputOnly(GroupListener):
-    """Shows only the agents' own output; for `--json`."""
-
-    def on_output(self, agent: Trainee, line: str) -> None:
-        show_output(agent, line)
 
 
 def _row(agent: Trainee, opponents: list[str]) -> list[RenderableType]:
@@ -239,27 +215,25 @@ def _row(agent: Trainee, opponents: list[str]) -> list[RenderableType]:
 def _total_row(agents: Sequence[Trainee], num_opponents: int) -> list[RenderableType]:
     done, total = sum(agent.update for agent in agents), sum(agent.total_updates for agent in agents)
     num_ended = sum(agent.state in ENDED for agent in agents)
+    speed, left = _speed_and_time_left(agents)
     return [
         "all",
         "",
         cores_text(sorted({core for agent in agents for core in agent.cores})),
         ProgressBar(total=total, completed=done),
         f"{done}/{total}",
-        count_text(total_speed(agents) or None),
-        duration_text(total_seconds_left(agents)) if total_speed(agents) else UNKNOWN,
+        count_text(speed or None),
+        left if speed else UNKNOWN,
         *[""] * num_opponents,
         f"{num_ended} of {len(agents)} ended",
     ]
 
 
-def total_speed(agents: Sequence[Trainee]) -> float:
-    """Steps a second of all that train."""
-    return sum(agent.steps_per_second for agent in agents if agent.state == "training")
-
-
-def total_seconds_left(agents: Sequence[Trainee]) -> float:
-    """Seconds until the last agent is done."""
-    return max((agent.seconds_left for agent in agents if agent.state == "training"), default=0.0)
+def _speed_and_time_left(agents: Sequence[Trainee]) -> tuple[float, str]:
+    """Steps a second of all that train, and the time until the last of them is done."""
+    training = [agent for agent in agents if agent.state == "training"]
+    left = max((agent.seconds_left for agent in training), default=0.0)
+    return sum(agent.steps_per_second for agent in training), duration_text(left)
 
 
 def cores_text(cores: Sequence[int]) -> str:

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 from rich.text import Text
 
-from senju.cli.console import friendly_errors, out, require_file_name, say
+from senju.cli.console import out, require_file_name, say
 from senju.cli.options import SeedOption, TrustOption
 from senju.cli.quantities import share_text
 from senju.config import validated
@@ -55,43 +55,35 @@ def play(
     trust: TrustOption = False,
 ) -> None:
     """Play against an agent in the terminal."""
-    with friendly_errors(trust):
-        if run is not None and against is not None:
-            raise ConfigError("give --run or --against, not both")
-        agent: Agent | None = None
-        accept_named(game)
-        if run is not None:
-            opened = Run(run)
-            opened.require_game(game)
-            _require_turns_of_two(opened.game)
-            rules, agent = opened.game, opened.agent
-            opponent: Player = agent.player(temperature)
-            if nodes:
-                searching = validated(SearchConfig, {"nodes": nodes, "temperature": temperature})
-                opponent = SearchPlayer(rules, agent.policy(), opponent.name, searching)
-        else:
-            if nodes:
-                raise ConfigError("--nodes needs an agent to search with; give --run")
-            rules = make_game(game)
-            _require_turns_of_two(rules)
-            usual = "minimax:4" if rules.heuristic() is None else "greedy:2"
-            opponent = make_player(rules, against or usual, temperature)
-        if letters is not None:
-            _write_boards_in(rules, letters)
-        if record is not None:
-            _require_record(rules, record)
-        session = _Session(rules, opponent, agent, seat - 1, seed)
-        session.run()
-        if record is not None:
-            _write_record(session.record(), record)
-
-
-def _require_turns_of_two(game: Game) -> None:
-    if game.num_seats != 2 or game.num_acting != 1:
-        at_once = " that act at once" if game.num_acting > 1 else ""
-        raise ConfigError(
-            f"{game.name} has {game.num_seats} seats{at_once}; `play` needs two that take turns"
-        )
+    if run is not None and against is not None:
+        raise ConfigError("give --run or --against, not both")
+    accept_named(game)
+    opened = Run(run) if run is not None else None
+    if opened is not None:
+        opened.require_game(game)
+    elif nodes:
+        raise ConfigError("--nodes needs an agent to search with; give --run")
+    rules = opened.game if opened is not None else make_game(game)
+    if rules.num_seats != 2 or rules.num_acting != 1:
+        seats = f"{rules.num_seats} seats" + " that act at once" * (rules.num_acting > 1)
+        raise ConfigError(f"{rules.name} has {seats}; `play` needs two that take turns")
+    agent = opened.agent if opened is not None else None
+    if agent is not None:
+        opponent: Player = agent.player(temperature)
+        if nodes:
+            searching = validated(SearchConfig, {"nodes": nodes, "temperature": temperature})
+            opponent = SearchPlayer(rules, agent.policy(), opponent.name, searching)
+    else:
+        usual = "minimax:4" if rules.heuristic() is None else "greedy:2"
+        opponent = make_player(rules, against or usual, temperature)
+    if letters is not None:
+        _write_boards_in(rules, letters)
+    if record is not None:
+        _require_record(rules, record)
+    session = _Session(rules, opponent, agent, seat - 1, seed)
+    session.run()
+    if record is not None:
+        _write_record(session.record(), record)
 
 
 def _write_boards_in(game: Game, letters: str) -> None:

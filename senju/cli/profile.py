@@ -1,7 +1,6 @@
 """`senju profile`: where the time goes, serially and with workers."""
 
 from collections.abc import Iterable
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,21 +8,14 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from senju.cli.console import friendly_errors, out, say, settings_from
-from senju.cli.options import (
-    BackendOption,
-    ConfigOption,
-    GameArgument,
-    JsonOption,
-    SettingsOption,
-    TrustOption,
-)
+from senju.cli.console import out, say, settings_from
+from senju.cli.options import BackendOption, ConfigOption, GameArgument, JsonOption, SetOption, TrustOption
 from senju.cli.quantities import share_text
 from senju.cli.tables import new_table
 from senju.cli.trials import game_or_default, heading, print_record, trial_progress
 from senju.machine import available_cores
 from senju.runs.run_config import RunConfig
-from senju.runs.stages import GROUPS
+from senju.runs.stages import GROUPS, KNOWN_STAGES
 from senju.trials.profiling import Profile, write_timeline
 from senju.trials.profiling import profile as profile_updates
 from senju.trials.rig import SERIAL, backend_settings
@@ -41,7 +33,7 @@ def profile(
         Path | None, typer.Option("--out", help="Folder for the timelines; profiles/GAME by default.")
     ] = None,
     config: ConfigOption = None,
-    assignments: SettingsOption = None,
+    assignments: SetOption = None,
     trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -49,32 +41,31 @@ def profile(
 
     timeline.svg is a picture; timeline.json opens in chrome://tracing and ui.perfetto.dev.
     """
-    with friendly_errors(trust):
-        count = workers or available_cores()
-        settings = settings_from(config, assignments)
-        resolved = scaled_config(game_or_default(game, settings), shared_evenly([count]), settings)
-        parts = [SERIAL, backend_settings(resolved, backend, count)]
-        profiles: list[Profile] = []
-        with trial_progress(as_json) as progress:
-            task = progress.add_task("", total=len(parts) * updates)
-            for part in parts:
-                progress.update(task, description=part["name"])
-                profiles.append(profile_updates(resolved, part, updates, lambda _: progress.advance(task)))
-        target = folder or Path("profiles") / resolved.game["name"].rpartition(":")[2]
-        names = ("timeline-serial", "timeline")
-        files = [write_timeline(one, target, name) for one, name in zip(profiles, names, strict=True)]
-    speed_up = profiles[1].steps_per_second / profiles[0].steps_per_second
+    count = workers or available_cores()
+    settings = settings_from(config, assignments)
+    resolved = scaled_config(game_or_default(game, settings), shared_evenly([count]), settings)
+    parts = [SERIAL, backend_settings(resolved, backend, count)]
+    profiles: list[Profile] = []
+    with trial_progress(as_json) as progress:
+        task = progress.add_task("", total=len(parts) * updates)
+        for part in parts:
+            progress.update(task, description=part["name"])
+            profiles.append(profile_updates(resolved, part, updates, lambda _: progress.advance(task)))
+    target = folder or Path("profiles") / resolved.game["name"].rpartition(":")[2]
+    serial, parallel = profiles
+    files = [write_timeline(serial, target, "timeline-serial"), write_timeline(parallel, target, "timeline")]
+    speed_up = parallel.steps_per_second / serial.steps_per_second
     if as_json:
         records = [_record(one, *written) for one, written in zip(profiles, files, strict=True)]
         print_record(resolved, cores=available_cores(), speed_up=speed_up, profiles=records)
     else:
-        _show(resolved, profiles, files, speed_up)
+        _show_profiles(resolved, profiles, files, speed_up)
 
 
 def _record(profile: Profile, trace: Path, picture: Path) -> dict[str, Any]:
-    names = [field.name for field in fields(profile) if field.name not in ("updates", "timeline")]
+    figures = {name: value for name, value in vars(profile).items() if name not in ("updates", "timeline")}
     return {
-        **{name: getattr(profile, name) for name in names},
+        **figures,
         "steps_per_second": profile.steps_per_second,
         "events": [event._asdict() for event in profile.events],
         "trace": str(trace),
@@ -82,7 +73,7 @@ def _record(profile: Profile, trace: Path, picture: Path) -> dict[str, Any]:
     }
 
 
-def _show(
+def _show_profiles(
     config: RunConfig, profiles: list[Profile], files: list[tuple[Path, Path]], speed_up: float
 ) -> None:
     out.print(f"{heading(config)}, {config.collect.mode}.")
@@ -118,6 +109,5 @@ def _labelled(stages: Iterable[str]) -> list[tuple[str, str]]:
     """Stages as `group: stage`, group by group."""
     names = list(stages)
     groups = [(group, name) for group, members in GROUPS.items() for name in members if name in names]
-    known = {name for _, name in groups}
-    groups += [("other", name) for name in names if name not in known]
+    groups += [("other", name) for name in names if name not in KNOWN_STAGES]
     return [(group if group.startswith(name) else f"{group}: {name}", name) for group, name in groups]

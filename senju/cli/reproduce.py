@@ -3,14 +3,13 @@
 import sys
 import traceback
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 
 from senju.backends.reproduction import Reproduction
-from senju.cli.console import err, friendly_errors, out, print_json, say
-from senju.cli.main import INTERRUPTED
+from senju.cli.console import err, out, print_json, say
 from senju.cli.options import JsonOption, TrustOption
 from senju.cli.tables import facts_table
 from senju.trials.replay import replay
@@ -25,8 +24,7 @@ def reproduce(
 
     Where the interpreter itself crashes, its stack is shown. Ctrl-C shows where a shard hangs.
     """
-    with friendly_errors(trust):
-        found = Reproduction.load(file)
+    found = Reproduction.load(file)
     if not as_json:
         _show_file(file, found)
     sys.stdout.flush()  # a crash would take it along
@@ -36,11 +34,24 @@ def reproduce(
     except KeyboardInterrupt:
         if not as_json:
             err.print_exception(show_locals=False)
-        raise typer.Exit(INTERRUPTED) from None
+        raise
     text = None if error is None else f"{type(error).__name__}: {error}"
     stack = "".join(traceback.format_exception(error)) if error else ""
     if as_json:
-        print_json(_record(file, found) | {"failed": text is not None, "error": text, "traceback": stack})
+        print_json(
+            {
+                "file": str(file),
+                "game": found.plan.game,
+                "shard": found.shard,
+                "rollout": found.turn,
+                "version": found.version,
+                "seed": found.plan.seed,
+                "cause": found.cause,
+                "failed": text is not None,
+                "error": text,
+                "traceback": stack,
+            }
+        )
     elif text is None:
         out.print("[green]It finished without failing[/]: what went wrong did not lie in the shard alone.")
     else:
@@ -65,15 +76,3 @@ def _show_file(file: Path, found: Reproduction) -> None:
     out.print("[bold]What happened then:[/]")
     say(escape(found.cause.rstrip()))
     out.print("[bold]What happens now:[/]")
-
-
-def _record(file: Path, found: Reproduction) -> dict[str, Any]:
-    return {
-        "file": str(file),
-        "game": found.plan.game,
-        "shard": found.shard,
-        "rollout": found.turn,
-        "version": found.version,
-        "seed": found.plan.seed,
-        "cause": found.cause,
-    }

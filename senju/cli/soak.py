@@ -8,8 +8,8 @@ import typer
 from rich.markup import escape
 from rich.progress import Progress
 
-from senju.cli.console import err, friendly_errors, out, say, settings_from
-from senju.cli.options import MAX_SEED, ConfigOption, GameArgument, JsonOption, SettingsOption, TrustOption
+from senju.cli.console import err, out, say, settings_from
+from senju.cli.options import MAX_SEED, ConfigOption, GameArgument, JsonOption, SetOption, TrustOption
 from senju.cli.quantities import count_text, duration_text, size_text
 from senju.cli.tables import facts_table
 from senju.cli.trials import game_or_default, print_record, quiet_about_lost_workers, trial_progress
@@ -29,7 +29,7 @@ def soak(
     seed: Annotated[int, typer.Option(help="Of the run and of the disturbances.", min=0, max=MAX_SEED)] = 0,
     workers: Annotated[int, typer.Option(help="Workers at first; resizing goes one further.", min=1)] = 2,
     config: ConfigOption = None,
-    assignments: SettingsOption = None,
+    assignments: SetOption = None,
     trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -38,7 +38,7 @@ def soak(
     The same number of updates is then computed serially, which may take as long again. Ctrl-C ends the
     disturbances early.
     """
-    with friendly_errors(trust), quiet_about_lost_workers():
+    with quiet_about_lost_workers():
         settings = settings_from(config, assignments)
         backend = SOAK_BACKEND | {"num_workers": workers}
         base = {"threads": 1, "seed": seed, "backend": backend}
@@ -50,7 +50,7 @@ def soak(
     if as_json:
         print_record(resolved, seed=seed, **_record(report))
     else:
-        _show(resolved, report)
+        _show_report(resolved, report)
     if report.leftovers or not report.is_equal:
         raise typer.Exit(1)
     if stop.is_set:
@@ -95,15 +95,16 @@ def _record(report: SoakReport) -> dict[str, Any]:
     }
 
 
-def _show(config: RunConfig, report: SoakReport) -> None:
+def _show_report(config: RunConfig, report: SoakReport) -> None:
     statistics = report.statistics
     left = [f"{kind.replace('_', ' ')}: {', '.join(found)}" for kind, found in report.leftovers.items()]
+    events = [f"{kind.replace('_', ' ')} {count}" for kind, count in statistics.events.items()]
     verdict = "[green]equal to an undisturbed serial run[/]" if report.is_equal else "[red]different[/]"
     rows = {
         "time": duration_text(statistics.seconds),
         "updates": count_text(statistics.updates),
         **{f"{kind}s": count_text(count) for kind, count in statistics.disturbances.items()},
-        "healed": f"{count_text(statistics.healed)} ({_counts(statistics.events)})",
+        "healed": f"{count_text(statistics.healed)} ({', '.join(events) or 'no events'})",
         "memory of this process": _growth_text(statistics.own_memory),
         "memory of a worker": _growth_text(statistics.worker_memory),
         "left behind": f"[red]{escape('; '.join(left))}[/]" if left else "[green]nothing[/]",
@@ -111,19 +112,11 @@ def _show(config: RunConfig, report: SoakReport) -> None:
     }
     out.print(facts_table(rows, f"{config.game['name']} under disturbances"))
     if not report.is_equal:
-        say(_difference(report))
-
-
-def _difference(report: SoakReport) -> str:
-    first = report.first_different_update
-    text = f"The weights differ from update {first} on." if first else "The weights agree."
-    if report.difference is not None:
-        text += f" At the end: {escape(difference_text(report.difference))}"
-    return f"[red]✗[/] {text}"
-
-
-def _counts(events: dict[str, int]) -> str:
-    return ", ".join(f"{kind.replace('_', ' ')} {count}" for kind, count in events.items()) or "no events"
+        first = report.first_different_update
+        text = f"The weights differ from update {first} on." if first else "The weights agree."
+        if report.difference is not None:
+            text += f" At the end: {escape(difference_text(report.difference))}"
+        say(f"[red]✗[/] {text}")
 
 
 def _growth_text(growth: Growth) -> str:

@@ -1,6 +1,5 @@
 """`senju status`: what a run is doing now, or where it stands."""
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,19 +12,10 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from senju.cli.console import command_text, friendly_errors, out, print_json, say
-from senju.cli.display import SHOWN_METRICS
-from senju.cli.main import INTERRUPTED
+from senju.cli.console import command_text, out, print_json, say
+from senju.cli.display import learning_texts
 from senju.cli.options import JsonOption, RunArgument
-from senju.cli.quantities import (
-    UNKNOWN,
-    count_text,
-    duration_text,
-    figure_text,
-    reward_text,
-    share_text,
-    size_text,
-)
+from senju.cli.quantities import UNKNOWN, count_text, duration_text, reward_text, share_text, size_text
 from senju.cli.tables import facts_table, new_table
 from senju.runs.control import ask_if_trained
 from senju.runs.run_folder import RunFolder
@@ -46,13 +36,16 @@ def status(
 
     For a run that is not being trained, show how far it got.
     """
-    with friendly_errors():
-        try:
-            with showing(out, watch, as_json) as show:
-                for found in _looks(run, interval) if watch else [inspect(run)]:
-                    show(found)
-        except KeyboardInterrupt:
-            raise typer.Exit(0 if watch else INTERRUPTED) from None  # ends watching; the run goes on
+    try:
+        with showing(out, watch, as_json) as show:
+            show(found := inspect(run))
+            while watch and found["state"] not in AT_REST:
+                time.sleep(interval)
+                show(found := inspect(run))
+    except KeyboardInterrupt:
+        if not watch:
+            raise
+        return  # the run goes on
     if found["state"] in AT_REST and not as_json:
         say(_hint(found))
 
@@ -67,48 +60,32 @@ def inspect(path: Path) -> Status:
 
 def _from_folder(run: RunFolder) -> Status:
     metrics, saved = run.metrics, run.checkpoints.all()
-    total, reached = (
-        run.outline.total_updates(metrics),
-        int(saved[-1].name.removeprefix("update_")) if saved else 0,
-    )
+    newest = saved[-1].name if saved else None
+    total, reached = run.outline.total_updates(metrics), int(newest.removeprefix("update_")) if newest else 0
     is_finished = total is not None and reached >= total
     return {
         "state": "finished" if is_finished else "stopped" if metrics else "not begun",
         "total_updates": total,
-        "checkpoint": saved[-1].name if saved else None,
+        "checkpoint": newest,
         **run.summary(),
     }
-
-
-def _looks(path: Path, interval: float) -> Iterator[Status]:
-    """The run's status again and again; the last is that of its end."""
-    while True:
-        found = inspect(path)
-        yield found
-        if found["state"] in AT_REST:
-            return
-        time.sleep(interval)
 
 
 @contextmanager
 def showing(console: Console, watch: bool, as_json: bool) -> Iterator[Callable[[Status], None]]:
     """A function that shows a status: as JSON, as tables or, watching without a terminal, as a line."""
     if as_json:
-        yield _print_document
+        yield print_json
     elif watch and console.is_terminal:
         with Live(console=console, auto_refresh=False) as live:
             yield lambda found: live.update(render(found), refresh=True)
-    elif watch:
-        yield lambda found: console.print(
-            render(found) if found["state"] in AT_REST else _line(found), highlight=False
-        )
     else:
-        yield lambda found: console.print(render(found), highlight=False)
 
+        def show(found: Status) -> None:
+            is_line = watch and found["state"] not in AT_REST
+            console.print(_line(found) if is_line else render(found), highlight=False)
 
-def _print_document(found: Status) -> None:
-    print_json(found)
-    sys.stdout.flush()  # for a reader at the other end of a pipe
+        yield show
 
 
 def _line(found: Status) -> str:
@@ -126,7 +103,7 @@ def render(found: Status) -> RenderableType:
     workers = backend.get("workers") or []
     summary = _summary(found, _rows_in_training(found, backend, len(workers)))
     members = ((WORKERS, workers), (LEARNERS, found.get("learners")))
-    return Group(summary, *(_table(columns, rows) for columns, rows in members if rows))
+    return Group(summary, *(_members_table(columns, rows) for columns, rows in members if rows))
 
 
 def _summary(found: Status, rows: dict[str, str]) -> Table:
@@ -192,20 +169,17 @@ LEARNERS: Columns = {
 }
 
 
-def _table(columns: Columns, rows: list[dict[str, Any]]) -> Table:
+def _members_table(columns: Columns, members: list[dict[str, Any]]) -> Table:
     titles = list(columns)
-    table = new_table(titles[:2], titles[2:])
-    for row in rows:
-        table.add_row(*(escape(text(row.get(key))) for key, text in columns.values()))
-    return table
+    rows = ([escape(text(one.get(key))) for key, text in columns.values()] for one in members)
+    return new_table(titles[:2], titles[2:], None, rows)
 
 
 def _rows_at_rest(found: Status) -> dict[str, str]:
-    metrics = found["metrics"]
     rows = {"trained for": duration_text(found["seconds"]), "newest checkpoint": _plain(found["checkpoint"])}
     if found["set_aside"]:
         rows["shards set aside"] = f"{found['set_aside']}, see events.jsonl"
-    rows |= {label: figure_text(metrics[name]) for name, label in SHOWN_METRICS.items() if name in metrics}
+    rows |= learning_texts(found["metrics"])
     for record in found["evaluations"]:
         rows[f"against {record['opponent']}"] = f"{share_text(record['score'])} at update {record['update']}"
     for record in found.get("episodes", ()):

@@ -6,12 +6,11 @@ import os
 import resource
 import signal
 import sys
-from typing import IO, Any, TextIO
+from typing import Any, TextIO
 
 from senju.errors import OutputError
 
 UNREAD = 128 + signal.SIGPIPE  # the code of a program whose reader has gone, as shells see it
-_LACKS_FILES = (errno.EMFILE, errno.ENFILE)
 FEWEST_FILES = 64  # open at once: of a run with a few workers, its log, and modules that load meanwhile
 USUAL_FILES = 1024
 
@@ -73,37 +72,29 @@ def prepare_streams() -> None:
         setattr(sys, f"__{name}__", stream)  # Python's own last flush is of this one
 
 
-def end_output() -> None:
-    """Flush the output while an error can still be reported."""
-    sys.stdout.flush()
-
-
 def require_files() -> None:
     """Raise this process's limit of open files to the usual one; OSError where it may have too few.
 
     Libraries open files in threads of their own, where a failure would be a traceback and no error.
     """
-    soft, hard = (USUAL_FILES if n == resource.RLIM_INFINITY else n for n in _file_limits())
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (USUAL_FILES if n == resource.RLIM_INFINITY else n for n in limits)
     if soft < USUAL_FILES and soft < hard:
         soft = min(hard, USUAL_FILES)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, _file_limits()[1]))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, limits[1]))
     if soft < FEWEST_FILES:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
-def _file_limits() -> tuple[int, int]:
-    return resource.getrlimit(resource.RLIMIT_NOFILE)
-
-
 def lacks_files(error: OSError) -> bool:
     """Whether the error is about the number of open files."""
-    return error.errno in _LACKS_FILES
+    return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def error_line(error: Exception) -> str:
     """An error in one line, as commands show it."""
     if isinstance(error, OSError) and lacks_files(error):
-        limit, _ = _file_limits()
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         advice = f"set ulimit -n {USUAL_FILES}" + (", or use fewer --workers" * (limit >= FEWEST_FILES))
         return (
             f"error: too many open files: this process may open {limit} (ulimit -n), and needs more; {advice}"
@@ -113,20 +104,11 @@ def error_line(error: Exception) -> str:
 
 def _wrapped(stream: TextIO | None, number: int, kind: type[Output]) -> Output:
     if stream is None:
-        return kind(os.fdopen(number, "wb", closefd=False), encoding="utf-8", errors="backslashreplace")
-    is_line_buffered, writes_through = (
-        getattr(stream, name, False) for name in ("line_buffering", "write_through")
-    )
-    encoding = stream.encoding
+        stream = os.fdopen(number, "w", encoding="utf-8", closefd=False)
     assert isinstance(stream, io.TextIOWrapper)
-    buffer: IO[Any] = stream.detach()
-    return kind(
-        buffer,
-        encoding=encoding,
-        errors="backslashreplace",
-        line_buffering=is_line_buffered,
-        write_through=writes_through,
-    )
+    settings: dict[str, Any] = {"encoding": stream.encoding, "line_buffering": stream.line_buffering}
+    settings["write_through"] = stream.write_through  # all are read first: a detached stream has none
+    return kind(stream.detach(), errors="backslashreplace", **settings)
 
 
 def _open_nothing(number: int) -> None:

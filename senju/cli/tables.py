@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.console import JustifyMethod
+from rich.console import JustifyMethod, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -19,6 +19,7 @@ def new_table(
     words: Iterable[str],
     figures: Iterable[str] = (),
     title: str | None = None,
+    rows: Iterable[Iterable[RenderableType]] = (),
     *,
     no_wrap: bool = False,
     header_style: str = "",
@@ -30,32 +31,26 @@ def new_table(
     for justify, names in columns:
         for name in names:
             table.add_column(name, justify=justify, no_wrap=no_wrap, header_style=header_style)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
-def live_table(words: Iterable[str], figures: Iterable[str] = (), no_wrap: bool = False) -> Table:
+def live_table(words: Iterable[str], figures: Iterable[str] = (), **options: Any) -> Table:
     """A table without lines, for a display that is redrawn."""
-    return new_table(words, figures, no_wrap=no_wrap, box=None, padding=(0, 2))
+    return new_table(words, figures, box=None, padding=(0, 2), **options)
 
 
-def plain_table(columns: Iterable[str], title: str | None = None, gap: int = 2) -> Table:
+def plain_table(columns: Iterable[str], title: str | None = None, gap: int = 2, **options: Any) -> Table:
     """A table without lines, so that figures fit into 80 columns; the first column is text."""
     first, *others = columns
-    style: dict[str, Any] = {
-        "header_style": "dim",
-        "title_style": "bold",
-        "box": None,
-        "padding": (0, gap, 0, 0),
-    }
-    return new_table([first], others, title, no_wrap=True, **style)
+    options |= {"title_style": "bold", "box": None, "padding": (0, gap, 0, 0)}
+    return new_table([first], others, title, no_wrap=True, header_style="dim", **options)
 
 
 def facts_table(rows: Mapping[str, str], title: str | None = None) -> Table:
     """Two columns: names and what is known of each; `rows` may hold markup."""
-    table = new_table((), title=title, show_header=False)
-    for name, text in rows.items():
-        table.add_row(name, text)
-    return table
+    return new_table((), (), title, rows.items(), show_header=False)
 
 
 def show_matches(results: Sequence[MatchResult], title: str) -> None:

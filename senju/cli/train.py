@@ -7,10 +7,10 @@ import typer
 from rich.markup import escape
 
 from senju.cli.agents import episodes_table
-from senju.cli.console import command_text, friendly_errors, out, print_json, say, settings_from
+from senju.cli.console import command_text, out, print_json, say, settings_from
 from senju.cli.display import TrainingDisplay
 from senju.cli.multi_run import train_together
-from senju.cli.options import ConfigOption, GameArgument, JsonOption, SeedSetting, SettingsOption, TrustOption
+from senju.cli.options import ConfigOption, GameArgument, JsonOption, SeedSetting, SetOption, TrustOption
 from senju.cli.tables import show_matches
 from senju.config import merged
 from senju.errors import ConfigError
@@ -37,7 +37,7 @@ def train(
         str | None, typer.Option(help=f"Another preset of the game than its usual one: {known_presets()}.")
     ] = None,
     config: ConfigOption = None,
-    assignments: SettingsOption = None,
+    assignments: SetOption = None,
     steps: Annotated[int | None, typer.Option(help="Short for --set total_steps=N.")] = None,
     seed: SeedSetting = None,
     algorithm: Annotated[
@@ -82,24 +82,23 @@ def train(
 
     Settings come from the defaults, the game's preset (--preset), --config, and --set, in this order.
     """
-    with friendly_errors(trust):
-        chosen = {"name": algorithm} if algorithm else None
-        given = settings_from(None, assignments, total_steps=steps, seed=seed, algorithm=chosen)
-        against = opponents_settings(opponents) if opponents is not None else {}
-        settings = merged(settings_from(config, None), against, given)  # --set may change what a list implies
-        device_list = parse_devices(devices) if devices is not None else []
-        if agents is not None or (resume is not None and is_of_several(resume)):
-            _refuse_checkpoint(checkpoint, resume)
-            runs = prepare_several(game, agents, device_list, run, resume, settings, workers, preset)
-            train_together(runs, max_updates, as_json)
-            return
-        if len(device_list) > 1:
-            raise ConfigError(
-                f"one agent learns on one device, not on {len(device_list)}; --agents trains several"
-            )
-        settings = merged(settings, {"device": device_list[0]} if device_list else {})
-        prepared = prepare(game, run, resume, checkpoint, settings, workers, preset)
-        _train_one(prepared, checkpoint, max_updates, as_json)
+    chosen = {"name": algorithm} if algorithm else None
+    given = settings_from(None, assignments, total_steps=steps, seed=seed, algorithm=chosen)
+    against = opponents_settings(opponents) if opponents is not None else {}
+    settings = merged(settings_from(config, None), against, given)  # --set may change what a list implies
+    device_list = parse_devices(devices) if devices is not None else []
+    if agents is not None or (resume is not None and is_of_several(resume)):
+        _refuse_checkpoint(checkpoint, resume)
+        runs = prepare_several(game, agents, device_list, run, resume, settings, workers, preset)
+        train_together(runs, max_updates, as_json)
+        return
+    if len(device_list) > 1:
+        raise ConfigError(
+            f"one agent learns on one device, not on {len(device_list)}; --agents trains several"
+        )
+    settings = merged(settings, {"device": device_list[0]} if device_list else {})
+    prepared = prepare(game, run, resume, checkpoint, settings, workers, preset)
+    _train_one(prepared, checkpoint, max_updates, as_json)
 
 
 def _refuse_checkpoint(checkpoint: str | None, resume: Path | None) -> None:
@@ -151,18 +150,13 @@ def _show_end(run: Run, display: TrainingDisplay, finished: bool) -> None:
     replaced = sum(event["kind"].startswith("learner_") for event in read_events(run.path))
     if replaced:
         say(f"[yellow]{replaced} times a learner failed, was lost or hung and was replaced;[/] {details}")
-    _show_pictures(run)
-    if run.config.is_independent:
-        say(f"Measure them again: {command_text('evaluate', run.path)}")
-    else:
-        command = f"play {run.config.game['name']} --run"
-        say(f"Play against it: {command_text(command, run.path)}")
-
-
-def _show_pictures(run: Run) -> None:
-    """The paths of the pictures that the run has."""
     pictures = [("Strength over time", STRENGTH), ("Rewards over time", REWARDS)]
     pictures += [("An episode at the end", record["film"]) for record in run.episodes[-1:] if record["film"]]
     for title, name in pictures:
         if (run.path / name).exists():
             say(f"{title}: {escape(str(run.path / name))}")
+    if run.config.is_independent:
+        say(f"Measure them again: {command_text('evaluate', run.path)}")
+    else:
+        command = f"play {run.config.game['name']} --run"
+        say(f"Play against it: {command_text(command, run.path)}")

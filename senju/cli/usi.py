@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from senju.arguments import is_whole
-from senju.cli.console import friendly_errors
 from senju.cli.options import CheckpointOption, TrustOption
 from senju.config import Settings, read_yaml, validated
 from senju.errors import ConfigError
@@ -55,7 +54,7 @@ def usi(
 
     The program can change all of this, and more, by the options that the engine announces.
     """
-    with friendly_errors(trust), _logging_to(log):
+    with _logging_to(log) if log is not None else contextlib.nullcontext():
         game = _game_of(run)
         _require_checkpoint(run, checkpoint)
         config = validated(
@@ -122,11 +121,8 @@ def _load_model(run: Path, checkpoint: str | None, trust: bool) -> "Model":
 
 
 @contextlib.contextmanager
-def _logging_to(path: Path | None) -> Iterator[None]:
-    """Log everything to a file; without one, warnings go to standard error as always."""
-    if path is None:
-        yield
-        return
+def _logging_to(path: Path) -> Iterator[None]:
+    """Log everything to a file, instead of warnings to standard error."""
     try:
         handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
     except OSError as error:

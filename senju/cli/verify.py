@@ -8,8 +8,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from senju.cli.console import friendly_errors, out, say, settings_from
-from senju.cli.options import ConfigOption, GameArgument, JsonOption, SeedSetting, SettingsOption, TrustOption
+from senju.cli.console import out, say, settings_from
+from senju.cli.options import ConfigOption, GameArgument, JsonOption, SeedSetting, SetOption, TrustOption
 from senju.cli.quantities import count_text
 from senju.cli.tables import plain_table
 from senju.cli.trials import heading, names, numbers, print_record, quiet_about_lost_workers, trial_progress
@@ -29,7 +29,7 @@ def verify(
         bool, typer.Option("--kill", help="Kill -9 a random worker process in each update.")
     ] = False,
     config: ConfigOption = None,
-    assignments: SettingsOption = None,
+    assignments: SetOption = None,
     seed: SeedSetting = None,
     trust: TrustOption = False,
     as_json: JsonOption = False,
@@ -39,7 +39,7 @@ def verify(
     Each backend runs beside the serial one, each with a learner of its own. Few small shards are played
     unless settings say otherwise.
     """
-    with friendly_errors(trust), quiet_about_lost_workers() if kill else nullcontext():
+    with quiet_about_lost_workers() if kill else nullcontext():
         counts = numbers(workers)
         scale = SMALL._replace(num_shards=max(SMALL.num_shards, max(counts) + 1))
         resolved = scaled_config(game, scale, settings_from(config, assignments, seed=seed))
@@ -61,14 +61,14 @@ def verify(
         ]
         print_record(resolved, updates=updates, is_equal=is_equal, candidates=records)
     else:
-        _show(resolved, verdicts)
+        _show_verdicts(resolved, verdicts)
     if not is_equal:
         raise typer.Exit(1)
 
 
-def _show(config: RunConfig, verdicts: list[Verdict]) -> None:
+def _show_verdicts(config: RunConfig, verdicts: list[Verdict]) -> None:
     out.print(f"{heading(config)}, seed {config.seed}: each compared with the serial backend.")
-    out.print(_table(verdicts))
+    out.print(_verdicts_table(verdicts))
     for verdict in verdicts:
         if verdict.difference is not None:
             where = difference_text(verdict.difference, verdict.updates)
@@ -76,7 +76,7 @@ def _show(config: RunConfig, verdicts: list[Verdict]) -> None:
     say(_conclusion(verdicts))
 
 
-def _table(verdicts: list[Verdict]) -> Table:
+def _verdicts_table(verdicts: list[Verdict]) -> Table:
     has_kills = any(verdict.kills for verdict in verdicts)
     of_kills = ("killed", "healed") if has_kills else ()
     table = plain_table(("", "result", "updates", "bytes", *of_kills, "weights", "time"), gap=1)

@@ -41,8 +41,7 @@ class Engine:
         self.name, self.config = name, config
         self._thinker, self._writer, self._history = thinker, writer, history
         self._jobs: SimpleQueue[SearchRequest | BareCommand | None] = SimpleQueue()  # None: quit
-        self._position = SetPosition(None, ())  # the last valid one
-        self._situation: Situation | None = None  # after that command
+        self._situation: Situation | None = None  # after the last valid `position`; None: the start
         self._request: SearchRequest | None = None  # the last search
         self._game_number = 0
         self._has_quit = False
@@ -62,7 +61,12 @@ class Engine:
     def _serve(self) -> None:
         while (job := self._jobs.get()) is not None:
             try:
-                self._work(job)
+                if isinstance(job, SearchRequest):
+                    self._thinker.answer(job)
+                else:
+                    with self._writer.keep_alive():
+                        self._thinker.prepare(self._rules, self.config)
+                    self._writer.send("readyok")
             except SenjuError as error:  # the agent cannot be loaded: report it to the other side, and end
                 self._writer.complain(error)
                 raise
@@ -70,14 +74,6 @@ class Engine:
                 return
         if not self._has_quit:
             raise RuntimeError("the reading thread failed; see its traceback above")
-
-    def _work(self, job: SearchRequest | BareCommand) -> None:
-        if isinstance(job, SearchRequest):
-            self._thinker.answer(job)
-            return
-        with self._writer.keep_alive():
-            self._thinker.prepare(self._rules, self.config)
-        self._writer.send("readyok")
 
     def _read(self, source: Input) -> None:
         try:
@@ -112,7 +108,8 @@ class Engine:
     def _obey(self, command: Command) -> None:
         match command:
             case BareCommand.USI:
-                self._introduce()
+                for line in (f"id name {self.name}", "id author senju", *option_lines(self.config), "usiok"):
+                    self._writer.send(line)
             case BareCommand.IS_READY if self._thinker.is_ready:
                 self._writer.send("readyok")
             case BareCommand.IS_READY:
@@ -123,7 +120,6 @@ class Engine:
                 self._game_number += 1
             case SetPosition():
                 self._situation = situation_after(command, self._rules, self._situation)
-                self._position = command
             case Go(limits, complaints):
                 for complaint in complaints:
                     self._writer.complain(complaint)
@@ -134,7 +130,10 @@ class Engine:
                 if not self._stop_search():
                     raise ProtocolError("stop: no search is running")
             case BareCommand.PONDER_HIT:
-                self._hit()
+                now = time.monotonic()
+                if (running := self._running) is None or not running.is_pondering:
+                    raise ProtocolError("ponderhit: no search is pondering")
+                running.start_clock(now)
             case BareCommand.GAME_OVER:
                 self._stop_search()
 
@@ -142,30 +141,23 @@ class Engine:
     def _rules(self) -> ShogiRules:
         return ShogiRules(self.config.max_ply, self.config.declaration_rule, self._history)
 
-    def _introduce(self) -> None:
-        self._writer.send(f"id name {self.name}")
-        self._writer.send("id author senju")
-        for line in option_lines(self.config):
-            self._writer.send(line)
-        self._writer.send("usiok")
-
     def _start_search(self, limits: GoLimits) -> None:
         now = time.monotonic()
-        if self._request is not None and not (self._request.is_answered or self._request.is_stopping):
+        if (running := self._running) is not None and not running.is_stopping:
             raise ProtocolError("go: a search is running; send stop first")
-        self._situation = situation_after(self._position, self._rules, self._situation)
+        command = self._situation.command if self._situation is not None else SetPosition(None, ())
+        self._situation = situation_after(command, self._rules, self._situation)
         self._request = SearchRequest(self._situation, limits, self.config, self._game_number, now)
         self._jobs.put(self._request)
 
+    @property
+    def _running(self) -> SearchRequest | None:
+        """The search that is not answered yet."""
+        return None if self._request is None or self._request.is_answered else self._request
+
     def _stop_search(self) -> bool:
         """Ask the running search for its answer; False if there is none."""
-        if self._request is None or self._request.is_answered:
-            return False
-        self._request.stop()
-        return True
-
-    def _hit(self) -> None:
-        now = time.monotonic()
-        if self._request is None or self._request.is_answered or not self._request.is_pondering:
-            raise ProtocolError("ponderhit: no search is pondering")
-        self._request.hit(now)
+        running = self._running
+        if running is not None:
+            running.stop()
+        return running is not None

@@ -113,9 +113,8 @@ def _parse_position(words: Sequence[str]) -> SetPosition:
         return SetPosition(None, moves)
     if start[:1] == ["sfen"] and len(start) > 1:
         return SetPosition(" ".join(start[1:]), moves)
-    if not start:
-        raise ProtocolError("position: expected `startpos` or `sfen ...`")
-    raise ProtocolError(f"position: expected `startpos` or `sfen ...`, got {quoted(' '.join(start))}")
+    got = f", got {quoted(' '.join(start))}" if start else ""
+    raise ProtocolError(f"position: expected `startpos` or `sfen ...`{got}")
 
 
 def _parse_game_over(words: Sequence[str]) -> BareCommand:
@@ -170,38 +169,28 @@ PARSERS: Final[Mapping[str, Callable[[Sequence[str]], Command]]] = {
 def info_line(result: "SearchResult", moves: Sequence[str]) -> str:
     """The `info` line of a search; its best moves come last, as the protocol requires."""
     per_second = round(result.nodes / result.seconds) if result.seconds > 0 else 0
-    mate = None  # plies to a proven mate, negative where the mover is mated
-    if result.is_proven and abs(result.value) == 1.0:
-        mate = result.plies_to_end if result.value > 0 else -result.plies_to_end
+    score = f"cp {centipawns(result.value)}"
+    if result.is_proven and abs(result.value) == 1.0:  # plies to a mate, negative where the mover is mated
+        score = f"mate {result.plies_to_end if result.value > 0 else -result.plies_to_end}"
     words = [
         f"info depth {len(result.line)} seldepth {result.depth} time {round(1000 * result.seconds)}",
-        f"nodes {result.nodes} nps {per_second} score {score_text(result.value, mate)}",
+        f"nodes {result.nodes} nps {per_second} score {score}",
     ]
     return " ".join([*words, "pv", *moves] if moves else words)
 
 
-def score_text(value: float, mate: int | None = None) -> str:
-    """A score as the protocol writes it.
-
-    >>> score_text(0.5), score_text(-1.0), score_text(1.0, 3)
-    ('cp 659', 'cp -9999', 'mate 3')
-    """
-    return f"cp {centipawns(value)}" if mate is None else f"mate {mate}"
-
-
 def centipawns(value: float) -> int:
-    """The score of a value between -1 and 1: with winning chance p, 600 ln(p / (1 - p)), bounded."""
+    """The score of a value between -1 and 1: with winning chance p, 600 ln(p / (1 - p)), bounded.
+
+    >>> centipawns(0.5), centipawns(-1.0)
+    (659, -9999)
+    """
     if math.isnan(value):
         return 0
     if not -1 < value < 1:
         return MAX_CENTIPAWNS if value > 0 else -MAX_CENTIPAWNS
     score = round(CENTIPAWN_SCALE * (math.log1p(value) - math.log1p(-value)))
     return min(max(score, -MAX_CENTIPAWNS), MAX_CENTIPAWNS)
-
-
-def best_move_line(move: str, ponder: str | None = None) -> str:
-    """The answer to a `go`."""
-    return f"bestmove {move} ponder {ponder}" if ponder else f"bestmove {move}"
 
 
 def quoted(text: str) -> str:

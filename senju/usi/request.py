@@ -19,36 +19,28 @@ class SearchRequest:
         self, situation: Situation, limits: GoLimits, config: EngineConfig, game_number: int, now: float
     ) -> None:
         self.situation, self.limits, self.config, self.game_number = situation, limits, config, game_number
-        self.is_answered = False
-        self._stop, self._due = Event(), Event()
-        side, ply = situation.position.side, situation.ply
+        self.is_answered = self.is_stopping = False  # stopping: the other side asked for the answer
+        self.due = (
+            Event()
+        )  # set when the answer may be sent; with `infinite` or `ponder`, when it is asked for
         costs = {"overhead": config.move_overhead, "margin": config.byoyomi_margin}
-        self._budget = plan(limits, side, ply, **costs)
+        self._budget = plan(limits, situation.position.side, situation.ply, **costs)
         self._clock_started: float | None = None  # None while pondering, and with `infinite`
         self._started = self._best_since = now
         self._best, self._depth = -1, 0
         if not limits.is_ponder:
-            self._start_clock(now)
+            self.start_clock(now)
 
-    def _start_clock(self, now: float) -> None:
+    def start_clock(self, now: float) -> None:
+        """Count the time from now on: the search began, or the expected move was played."""
         if not self.limits.is_infinite:
             self._clock_started = now
-            self._due.set()
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether the other side asked for the answer."""
-        return self._stop.is_set()
-
-    @property
-    def is_due(self) -> bool:
-        """Whether the answer may be sent; with `infinite` or `ponder`, only when it is asked for."""
-        return self._due.is_set()
+            self.due.set()
 
     @property
     def is_pondering(self) -> bool:
         """Whether the search waits for `ponderhit`."""
-        return self.limits.is_ponder and not self.is_due
+        return self.limits.is_ponder and not self.due.is_set()
 
     @property
     def is_for_play(self) -> bool:
@@ -62,13 +54,8 @@ class SearchRequest:
 
     def stop(self) -> None:
         """Ask for the answer at once."""
-        self._stop.set()
-        self._due.set()
-
-    def hit(self, now: float) -> None:
-        """The expected move was played: start the clock."""
-        if self.is_pondering:
-            self._start_clock(now)
+        self.is_stopping = True
+        self.due.set()
 
     def node_limit(self, usual: int) -> int:
         """New nodes to search, 0 for no limit; `usual` where nothing else would end the search."""
@@ -90,7 +77,3 @@ class SearchRequest:
             return True
         is_decided = now - self._best_since >= DECIDED_SHARE * (now - self._started)
         return self._budget.is_spent(now + expected - self._clock_started, is_decided)
-
-    def wait_until_due(self) -> None:
-        """Wait until the answer may be sent."""
-        self._due.wait()

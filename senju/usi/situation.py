@@ -45,13 +45,21 @@ class Situation(NamedTuple):
 
     def continues(self, before: "Situation") -> bool:
         """Whether this game is the game `before` with more moves, or the same."""
-        return self.rules == before.rules and _continues(self.command, before.command)
+        return before.leads_to(self.command, self.rules)
+
+    def leads_to(self, command: SetPosition, rules: ShogiRules) -> bool:
+        """Whether a command describes this game with more moves, or the same."""
+        known = self.command
+        is_longer = command.sfen == known.sfen and command.moves[: len(known.moves)] == known.moves
+        return rules == self.rules and is_longer
 
 
 def situation_after(command: SetPosition, rules: ShogiRules, before: Situation | None = None) -> Situation:
     """The situation that a `position` command describes; moves that `before` has already are not replayed."""
-    rules = _fitting(rules, len(command.moves))
-    if before is not None and before.rules == rules and _continues(command, before.command):
+    if len(command.moves) >= rules.max_plies:  # the game goes on past the limit
+        room = ROOM * (len(command.moves) // ROOM + 2)
+        rules = rules._replace(max_plies=min(room, LONGEST_RECORD))
+    if before is not None and before.leads_to(command, rules):
         position, actions = before.position.copy(), list(before.actions)
     else:
         position, actions = new_position(command.sfen, rules.game()), []
@@ -83,15 +91,3 @@ def new_position(sfen: str | None, game: "Shogi") -> "Position":
     from senju.games.shogi.position import Position
 
     return Position(sfen, game=game)
-
-
-def _fitting(rules: ShogiRules, num_moves: int) -> ShogiRules:
-    """The rules with a larger limit of plies, where a game continues past it."""
-    if num_moves < rules.max_plies:
-        return rules
-    room = ROOM * (num_moves // ROOM + 2)
-    return rules._replace(max_plies=min(room, LONGEST_RECORD))
-
-
-def _continues(command: SetPosition, before: SetPosition) -> bool:
-    return command.sfen == before.sfen and command.moves[: len(before.moves)] == before.moves

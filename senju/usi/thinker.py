@@ -11,7 +11,7 @@ from senju.search.settings import MAX_TREE_NODES
 from senju.usi.clock import Pace
 from senju.usi.lines import LineWriter
 from senju.usi.options import EngineConfig
-from senju.usi.protocol import SetPosition, best_move_line, info_line
+from senju.usi.protocol import SetPosition, info_line
 from senju.usi.request import SearchRequest
 from senju.usi.situation import ShogiRules, new_position, situation_after
 
@@ -75,12 +75,12 @@ class Thinker:
             moves = [RESIGN]
         else:
             moves, result = self._think(request)
-        request.wait_until_due()
+        request.due.wait()
         if result is not None and self._resigns(request, result.value):
             moves = [RESIGN]
-        ponder = moves[1] if len(moves) > 1 and request.config.usi_ponder else None
+        ponder = f" ponder {moves[1]}" if len(moves) > 1 and request.config.usi_ponder else ""
         request.is_answered = True  # first: the other side may send its next `go` at once
-        self._writer.send(best_move_line(moves[0], ponder))
+        self._writer.send(f"bestmove {moves[0]}{ponder}")
 
     def _think(self, request: SearchRequest) -> tuple[Sequence[str], "SearchResult | None"]:
         """The best line of moves; a legal move if the search fails, since no answer would lose on time."""

@@ -19,12 +19,10 @@ from senju.usi.protocol import (
     ProtocolError,
     SetOption,
     SetPosition,
-    best_move_line,
     centipawns,
     info_line,
     parse_line,
     quoted,
-    score_text,
 )
 
 SFEN = "8k/9/9/9/9/9/9/9/K8 b R 1"
@@ -143,11 +141,6 @@ def test_info_line_has_the_moves_last() -> None:
     )
 
 
-def test_best_move_line_names_the_reply_where_there_is_one() -> None:
-    assert best_move_line("7g7f", "3c3d") == "bestmove 7g7f ponder 3c3d"
-    assert best_move_line("resign") == "bestmove resign"
-
-
 @given(st.floats(-1, 1), st.floats(-1, 1))
 def test_score_rises_with_the_value_and_is_fair(one: float, other: float) -> None:
     assert centipawns(-one) == -centipawns(one)
@@ -163,9 +156,9 @@ def test_score_gives_the_winning_chance_back(value: float) -> None:
 
 
 def test_score_of_nan_and_of_zero_is_zero() -> None:
-    assert score_text(math.nan) == "cp 0"
-    assert score_text(0.0) == "cp 0"
-    assert score_text(math.inf) == "cp 9999"
+    assert centipawns(math.nan) == 0
+    assert centipawns(0.0) == 0
+    assert centipawns(math.inf) == 9999
 
 
 def test_quoted_text_is_printable_and_short() -> None:

@@ -20,7 +20,7 @@ def test_clock_ends_a_search() -> None:
     asked = request(BYOYOMI, now=10.0)
     assert not asked.is_over(10.1)
     assert asked.is_over(11.0)
-    assert asked.is_due
+    assert asked.due.is_set()
 
 
 def test_search_ends_where_the_next_batch_would_end_too_late() -> None:
@@ -33,7 +33,7 @@ def test_search_knows_its_time_while_a_clock_runs() -> None:
     assert request(BYOYOMI).seconds == 1.0
     asked = request(BYOYOMI._replace(is_ponder=True))
     assert asked.seconds == math.inf
-    asked.hit(5.0)
+    asked.start_clock(5.0)
     assert asked.seconds == 1.0
     assert request(GoLimits()).seconds == request(GoLimits(is_infinite=True)).seconds == math.inf
 
@@ -45,32 +45,32 @@ def test_stop_ends_any_search() -> None:
         asked.stop()
         assert asked.is_stopping
         assert asked.is_over(0.1)
-        assert asked.is_due
+        assert asked.due.is_set()
 
 
 def test_infinite_search_is_ended_by_nothing_but_stop() -> None:
     asked = request(GoLimits(is_infinite=True, byoyomi=1000, depth=1))
     asked.note(best=5, depth=9, now=1.0)
-    asked.hit(2.0)
+    asked.start_clock(2.0)
     assert not asked.is_over(1e9)
     assert not asked.is_for_play
-    assert not asked.is_due
+    assert not asked.due.is_set()
 
 
 def test_pondering_goes_on_until_it_hits_and_the_clock_starts_then() -> None:
     asked = request(BYOYOMI._replace(is_ponder=True), now=0.0)
     assert asked.is_pondering
     assert not asked.is_over(500.0)
-    asked.hit(1000.0)
+    asked.start_clock(1000.0)
     assert not asked.is_pondering
     assert asked.is_for_play
     assert not asked.is_over(1000.1)
     assert asked.is_over(1001.0)
-    assert asked.is_due
+    assert asked.due.is_set()
 
 
 def test_answer_to_a_ponder_waits_for_its_hit() -> None:
-    assert not request(BYOYOMI._replace(is_ponder=True)).is_due
+    assert not request(BYOYOMI._replace(is_ponder=True)).due.is_set()
 
 
 def test_ponder_that_missed_is_no_move_of_the_game() -> None:
