@@ -91,15 +91,6 @@ class BlobStore:
         return weights
 
 
-def label_of(name: str) -> str:
-    """The label that a blob was written with.
-
-    >>> label_of("snapshot_7-" + 64 * "0" + ".safetensors")
-    'snapshot_7'
-    """
-    return name.partition("-")[0]
-
-
 def _encode(arrays: Mapping[str, NDArray[Any]]) -> list[Buffer]:
     """A safetensors file in pieces: the header's length, the header, the arrays as they lie in memory.
 

@@ -15,8 +15,8 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
+from multiprocessing.connection import wait
 from pathlib import Path
-from selectors import EVENT_READ, DefaultSelector
 from time import monotonic
 from typing import Any
 
@@ -86,10 +86,8 @@ class ControlServer:
             listener.setblocking(False)
             closed, close = socket.socketpair()
             undo.enter_context(closed)
-            # here and not in the thread: there may be no file descriptor left when the thread begins
-            selector = undo.enter_context(DefaultSelector())
             # daemon: no failure here may keep a finished run from ending
-            serve = partial(self._serve, listener, closed, selector)
+            serve = partial(self._serve, listener, closed)
             thread = threading.Thread(target=serve, name="control", daemon=True)
             thread.start()
             undo.callback(thread.join)
@@ -104,11 +102,9 @@ class ControlServer:
         """Take no more clients, remove the socket, let answers under way finish; may be called twice."""
         self._end.close()
 
-    def _serve(self, listener: socket.socket, closed: socket.socket, selector: DefaultSelector) -> None:
+    def _serve(self, listener: socket.socket, closed: socket.socket) -> None:
         closed.settimeout(RETRY_SECONDS)
-        selector.register(listener, EVENT_READ)
-        selector.register(closed, EVENT_READ)
-        while closed not in [key.fileobj for key, _ in selector.select()]:
+        while closed not in wait([listener, closed]):  # needs no file descriptor: there may be none left
             try:
                 connection, _ = listener.accept()
             except (BlockingIOError, ConnectionError):

@@ -97,14 +97,14 @@ class Run(RunFolder):
         path = self.checkpoints.latest() if checkpoint is None else self.checkpoints.named(checkpoint)
         saved = self.load(path, ("game", "model", "seats"))
         with restoring_from(path):
-            models = self.new_models()
+            models = new_models(self.game, self.config)
             for seat, model in enumerate(models):
                 model.load_state_dict(with_prefix(saved.tensors, f"learner.{seat}.model."))
         return self._new_agents(models, saved.state["update"])
 
     def agents_of(self, weights: Sequence[Weights], update: int) -> list[Agent]:
         """Agents with copies of published weights, a block for each."""
-        models = self.new_models()
+        models = new_models(self.game, self.config)
         for model, block in zip(models, weights, strict=True):
             WeightBlock(model).write(block)
         return self._new_agents(models, update)
@@ -145,14 +145,6 @@ class Run(RunFolder):
         state = read_content(path).state
         require_state(path, state)
         return state
-
-    def new_model(self) -> Model:
-        """The run's network with its initial weights; the first of them, if each seat has its own."""
-        return new_model(self.game, self.config)
-
-    def new_models(self) -> list[Model]:
-        """The initial networks of all agents: one for each seat, or the only one."""
-        return new_models(self.game, self.config)
 
     def load(self, path: Path, parts: Sequence[str] = ("game", "model")) -> Checkpoint:
         """A checkpoint of this run; refused where the settings of these parts differ from the run's."""
@@ -200,11 +192,6 @@ class Run(RunFolder):
         GAMES.get(name)
         if self.config.game["name"] != name:
             raise RunFolderError(f"{self.path} is a run of {self.config.game['name']}, not of {name}")
-
-
-def new_model(game: Game, config: RunConfig) -> Model:
-    """The first of the networks that a run starts from."""
-    return new_models(game, config)[0]
 
 
 def new_models(game: Game, config: RunConfig) -> list[Model]:

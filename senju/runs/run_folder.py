@@ -25,7 +25,7 @@ from senju.files import (
 from senju.games import GAMES, make_game
 from senju.runs.checkpoint import CheckpointFolder
 from senju.runs.metrics import METRICS, TENSORBOARD, Record, records_of
-from senju.runs.monitor import EVENTS, PICTURE, TRACE, shards_set_aside
+from senju.runs.monitor import EVENTS, PICTURE, TRACE, read_events
 from senju.runs.run_config import CollectConfig, RunConfig
 from senju.runs.run_socket import SOCKET
 
@@ -112,7 +112,7 @@ class RunFolder:
             "metrics": newest,
             "evaluations": [record for record in evaluations if record["update"] == last],
             "episodes": self.episodes[-1:],
-            "set_aside": shards_set_aside(self.path),
+            "set_aside": sum(event["kind"] == "set_aside" for event in read_events(self.path)),
         }
 
 

@@ -16,7 +16,7 @@ from senju.backends.backend import Backend
 from senju.games import make_game
 from senju.machine import available_cores, math_threads
 from senju.models.weights import Weights
-from senju.runs.run import new_model
+from senju.runs.run import new_models
 from senju.runs.run_config import RunConfig
 from senju.trials.differences import Difference, compare_rollouts, compare_states, compare_weights
 from senju.trials.disturbances import processes_of, send_signal
@@ -87,7 +87,7 @@ def verify(
     began, moment = monotonic(), random.Random(config.seed)
     disturbed: AbstractContextManager[list[int]]
     with math_threads(threads), Rig(config, SERIAL) as oracle, Rig(config, settings) as rig:
-        tensors = new_model(make_game(**config.game), config).state_dict()
+        tensors = new_models(make_game(**config.game), config)[0].state_dict()
         update = kills = num_bytes = 0
         difference = None
         while difference is None and update < updates:

@@ -13,6 +13,7 @@ from senju.files import describe_os_error
 from senju.machine import available_cores, math_threads
 from senju.memory import keep_freed_memory
 from senju.runs.run_config import RunConfig
+from senju.runs.seats import demands_of
 from senju.runs.stages import Setting, explain
 from senju.runs.timeline import LEARNER, Timeline, timeline_svg
 from senju.timing import add_seconds
@@ -74,7 +75,7 @@ def profile(
         num_shards=config.plan.num_shards,
         device=config.device,
         mode=config.collect.mode,
-        is_replaying=config.demands.is_replaying,
+        is_replaying=demands_of(config.algorithm).is_replaying,
     )
     found.explanation = explain(found.stages, setting=setting)
     return found
