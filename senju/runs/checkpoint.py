@@ -142,7 +142,7 @@ class CheckpointFolder:
         """Remove files that a killed process left half-written; no other process may write meanwhile."""
         try:
             self._remove_unfinished_checkpoints()
-            for left in self._blob_files():
+            for left in names_in(self.blobs, self._run):
                 if BLOB_NAME.fullmatch(left.removeprefix(UNFINISHED)) and left.startswith(UNFINISHED):
                     remove_file(self.blobs / left, self._run)
         except OSError as error:
@@ -154,13 +154,10 @@ class CheckpointFolder:
             if left.startswith(UNFINISHED):
                 remove_tree(self.path / left, self._run)
 
-    def _blob_files(self) -> list[str]:
-        return names_in(self.blobs, self._run)
-
     def _require_blobs(self, names: tuple[str, ...]) -> None:
         if not names:
             return
-        missing = sorted(set(names).difference(self._blob_files()))
+        missing = sorted(set(names).difference(names_in(self.blobs, self._run)))
         if missing:
             gone = (
                 f"{len(missing)} of its {len(names)} blobs are gone from {BLOBS}, the first is {missing[0]}"
@@ -181,7 +178,7 @@ class CheckpointFolder:
             logger.warning("unused blobs are kept, since it is unknown which ones are needed: %s", error)
 
     def _remove_unused_blobs(self) -> None:
-        left = {name for name in self._blob_files() if BLOB_NAME.fullmatch(name)}
+        left = {name for name in names_in(self.blobs, self._run) if BLOB_NAME.fullmatch(name)}
         if not left:
             return
         sync_folder(self.path, self._run)  # after a power cut, no checkpoint may come back without its blobs
