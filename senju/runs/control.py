@@ -20,7 +20,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from senju.config import Part, nearest, validated
 from senju.errors import ControlError, SenjuError
@@ -39,30 +39,14 @@ RETRY_SECONDS = 1.0  # after no file descriptor was left for a client
 Answer = dict[str, Any]
 
 
-class PauseArguments(Part):
-    """The arguments of `pause`."""
-
-    wait: float = Field(30.0, ge=0, le=3600, description="Seconds until an answer, paused or not.")
-
-
-class ResetArguments(Part):
-    """The arguments of `reset`."""
-
-    workers: tuple[int, ...] | None = Field(None, description="Which ones; none: all of them.")
-
-
-class WorkersArguments(Part):
-    """The arguments of `workers`."""
-
-    num_workers: int = Field(ge=1, le=1024, description="The number to go on with.")
-
-
-COMMANDS: dict[str, type[Part]] = {
-    "status": Part,  # no arguments
-    "pause": PauseArguments,
+COMMANDS: dict[str, type[Part]] = {  # with their arguments
+    "status": Part,
+    # seconds until an answer, paused or not
+    "pause": create_model("pause", __base__=Part, wait=(float, Field(30.0, ge=0, le=3600))),
     "resume": Part,
-    "reset": ResetArguments,
-    "workers": WorkersArguments,
+    # which ones; None: all of them
+    "reset": create_model("reset", __base__=Part, workers=(tuple[int, ...] | None, None)),
+    "workers": create_model("workers", __base__=Part, num_workers=(int, Field(ge=1, le=1024))),
 }
 
 
