@@ -289,16 +289,13 @@ def other_checkpoints(path: Path) -> str:
 
 def damaged_blob(folder: Path, name: str, what: str) -> CheckpointError:
     """An error that says what is wrong with a blob, and which checkpoints do not need it."""
-    others = [other for other in CheckpointFolder(folder.parent).all() if not _needs(other, name)]
+    others = []
+    for other in CheckpointFolder(folder.parent).all():
+        with contextlib.suppress(CheckpointError):  # damaged as well
+            if name not in read_content(other).blobs:
+                others.append(other)
     hint = _to_go_on_from(others) if others else "no checkpoint of the run does without it"
     return CheckpointError(f"{folder / name} is damaged: {what}; {hint}")
-
-
-def _needs(path: Path, blob: str) -> bool:
-    try:
-        return blob in read_content(path).blobs
-    except CheckpointError:  # damaged as well
-        return True
 
 
 def _to_go_on_from(checkpoints: list[Path]) -> str:

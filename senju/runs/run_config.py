@@ -272,11 +272,11 @@ def _in_parallel(config: RunConfig, given: Settings) -> RunConfig:
     """Fill backend, mode and learners according to `parallel`, unless they are given."""
     if not config.is_independent:
         return config
-    parallel, collect = config.parallel, config.collect
-    if "mode" not in merged({"collect": {}}, given)["collect"]:
-        collect = collect.model_copy(update={"mode": parallel.mode})
+    parallel = config.parallel
     learners = parallel.learners(config.learners, len(config.learner_settings), config.device)
-    changes: Settings = {"learners": learners, "collect": collect.model_dump(mode="json")}
+    changes: Settings = {"learners": learners}
+    if "mode" not in merged({"collect": {}}, given)["collect"]:
+        changes["collect"] = {"mode": parallel.mode}
     if "opponents" not in merged({"evaluation": {}}, given)["evaluation"]:
         changes["evaluation"] = {"opponents": []}  # rewards are measured instead of matches
     if "backend" not in given:

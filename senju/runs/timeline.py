@@ -10,6 +10,7 @@ from senju.workers.role import Activity
 
 LEARNER = "learner"
 KEPT_SPANS = 20_000
+DRAWN_UPDATES = 10
 
 
 class Span(NamedTuple):
@@ -71,11 +72,8 @@ class Timeline:
 
     def marks(self) -> list[TimelineMark]:
         """What happened; where older spans were left out, nothing from before those that are kept."""
-        marks = list(self._marks)
-        if not self.left_out:
-            return marks
-        first = min((span.began for span in self._spans), default=math.inf)
-        return [mark for mark in marks if mark.time >= first]
+        first = min(span.began for span in self._spans) if self.left_out else -math.inf
+        return [mark for mark in self._marks if mark.time >= first]
 
     def chrome_trace(self) -> dict[str, Any]:
         """The timeline in Chrome's trace event format, for chrome://tracing and ui.perfetto.dev."""
@@ -189,23 +187,22 @@ class _Window(NamedTuple):
         share = (time - self.began) / max(self.ended - self.began, 1e-9)
         return round(LEFT + (WIDTH - LEFT - RIGHT) * min(max(share, 0.0), 1.0), 2)
 
-    def shows(self, span: Span) -> bool:
-        return span.ended > self.began and span.began < self.ended
 
-
-def timeline_svg(timeline: Timeline, seconds: float | None = None, updates: int = 10) -> str:
-    """A picture of the last `seconds`, or else of the last `updates` of the learner."""
+def timeline_svg(timeline: Timeline) -> str:
+    """A picture of the last `DRAWN_UPDATES` of the learner, or of all that was recorded."""
     spans = timeline.spans()
     if not spans:
         return "\n".join([*_head(64), _text(LEFT, 36, "nothing recorded yet"), "</svg>"])
-    window = _window(spans, seconds, updates)
+    began, ended = min(span.began for span in spans), max(span.ended for span in spans)
+    learned = sorted(span.ended for span in spans if (span.track, span.name) == (LEARNER, "learn"))
+    window = _Window(learned[-DRAWN_UPDATES - 1] if len(learned) > DRAWN_UPDATES else began, ended)
     tracks = tracks_of(spans)
-    shown = sorted(filter(window.shows, spans), key=lambda span: (span.began, -span.ended))
+    shown = [span for span in spans if span.ended > window.began and span.began < window.ended]
+    shown.sort(key=lambda span: (span.began, -span.ended))
     marks = [mark for mark in timeline.marks() if window.began <= mark.time <= window.ended]
     bottom = TOP + LANE * len(tracks)
     legend, height = _legend(shown, bool(marks), bottom + 52)
-    recorded = max(span.ended for span in spans) - min(span.began for span in spans)
-    caption = f"the last {_duration(window.ended - window.began)} of {_duration(recorded)} recorded"
+    caption = f"the last {_duration(ended - window.began)} of {_duration(ended - began)} recorded"
     parts = [*_head(bottom + 44 + height), _text(LEFT, 16, caption), *_axis(window, bottom)]
     for index, track in enumerate(tracks):
         lane = [span for span in shown if span.track == track]
@@ -213,14 +210,6 @@ def timeline_svg(timeline: Timeline, seconds: float | None = None, updates: int 
     for mark in marks:
         parts.append(_mark(mark, window.x_of(mark.time), bottom))
     return "\n".join([*parts, *legend, "</svg>"])
-
-
-def _window(spans: Sequence[Span], seconds: float | None, updates: int) -> _Window:
-    first, last = min(span.began for span in spans), max(span.ended for span in spans)
-    if seconds is not None:
-        return _Window(max(first, last - seconds), last)
-    learned = sorted(span.ended for span in spans if (span.track, span.name) == (LEARNER, "learn"))
-    return _Window(learned[-updates - 1] if len(learned) > updates else first, last)
 
 
 def _axis(window: _Window, bottom: float) -> list[str]:
