@@ -254,12 +254,8 @@ def remember(content: object, folder: str | os.PathLike[str]) -> None:
         try:
             _write_record(code)
         except OSError as error:
-            logger.warning(
-                "cannot store that %s from %s is trusted: %s; other commands will need --trust",
-                code.module,
-                code.file,
-                error.strerror or error,
-            )
+            text = "cannot store that %s from %s is trusted: %s; other commands will need --trust"
+            logger.warning(text, code.module, code.file, error.strerror or error)
 
 
 def _is_in_a_run(file: str) -> bool:

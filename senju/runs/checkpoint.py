@@ -80,11 +80,7 @@ class CheckpointFolder:
 
     def __init__(self, path: Path) -> None:
         self.path, self._run = path, path.parent  # no link below the run's folder is followed
-
-    @property
-    def blobs(self) -> Path:
-        """The folder of the blobs that the checkpoints share."""
-        return self.path / BLOBS
+        self.blobs = path / BLOBS  # the folder of the blobs that the checkpoints share
 
     def all(self) -> list[Path]:
         """Finished checkpoints, oldest first."""
@@ -99,20 +95,18 @@ class CheckpointFolder:
 
     def named(self, name: str) -> Path:
         """A checkpoint by its folder's name, or by its update alone."""
-        path = self._path(name)
-        if path not in self.all():
+        path = self.find(name)
+        if path is None:
             known = ", ".join(p.name for p in self.all()) or "none"
             raise CheckpointError(f"no checkpoint {name!r} in {self.path}; there are: {known}")
         return path
 
-    def has(self, name: str) -> bool:
-        """Whether there is a checkpoint of that name or update."""
-        return self._path(name) in self.all()
-
-    def _path(self, name: str) -> Path:
+    def find(self, name: str) -> Path | None:
+        """The same; None if there is no such checkpoint."""
         if not isinstance(name, str) or "\0" in name:
             raise ConfigError(f"checkpoint={shown(name)}: expected its name or its update, as text")
-        return self.path / (f"update_{int(name):09d}" if re.fullmatch("[0-9]{1,9}", name) else name)
+        path = self.path / (f"update_{int(name):09d}" if re.fullmatch("[0-9]{1,9}", name) else name)
+        return path if path in self.all() else None
 
     def save(self, update: int, checkpoint: Checkpoint, keep: int) -> Path:
         """Write a checkpoint completely, then give it its name, then remove the oldest.

@@ -2,7 +2,7 @@
 
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 import yaml
@@ -24,16 +24,10 @@ from senju.machine import available_cores
 from senju.models import MODELS
 from senju.opponents.pool import OpponentsConfig
 from senju.opponents.table import OpponentSpec, TableSettings
-from senju.registry import Registry
 from senju.runs.parallel_options import LearnerKind, RunParallelOptions
 from senju.runs.presets import preset, preset_for
 from senju.runs.seats import SeatConfig, policies_of, resolved_part, settings_of_seats
 from senju.trust import require_trust
-
-
-def _resolver(registry: Registry[Any]) -> AfterValidator:
-    return AfterValidator(partial(resolved_part, registry))
-
 
 DEFAULT_PARTS: Settings = {
     "model": {"name": "mlp"},
@@ -42,10 +36,10 @@ DEFAULT_PARTS: Settings = {
 }
 
 MOST_GAMES = 2**20
-GamePart = Annotated[Settings, _resolver(GAMES)]
-ModelPart = Annotated[Settings, _resolver(MODELS)]
-AlgorithmPart = Annotated[Settings, _resolver(ALGORITHMS)]
-BackendPart = Annotated[Settings, _resolver(BACKENDS)]
+GamePart = Annotated[Settings, AfterValidator(partial(resolved_part, GAMES))]
+ModelPart = Annotated[Settings, AfterValidator(partial(resolved_part, MODELS))]
+AlgorithmPart = Annotated[Settings, AfterValidator(partial(resolved_part, ALGORITHMS))]
+BackendPart = Annotated[Settings, AfterValidator(partial(resolved_part, BACKENDS))]
 
 
 class CollectConfig(GameEndOptions):
@@ -276,7 +270,7 @@ def _in_parallel(config: RunConfig, given: Settings) -> RunConfig:
     learners = parallel.learners(config.learners, len(config.learner_settings), config.device)
     changes: Settings = {"learners": learners}
     if "mode" not in merged({"collect": {}}, given)["collect"]:
-        changes["collect"] = {"mode": parallel.mode}
+        changes["collect"] = {"mode": "async" if parallel.enabled and parallel.async_learning else "sync"}
     if "opponents" not in merged({"evaluation": {}}, given)["evaluation"]:
         changes["evaluation"] = {"opponents": []}  # rewards are measured instead of matches
     if "backend" not in given:

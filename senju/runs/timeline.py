@@ -82,6 +82,10 @@ class Timeline:
         if self.left_out:
             marks.insert(0, TimelineMark(origin, f"{self.left_out} older spans were left out"))
         tracks = tracks_of(spans)
+        names = [_event("M", "process_name", args={"name": "senju"})]
+        for index, track in enumerate(tracks):
+            names.append(_event("M", "thread_name", index, args={"name": track}))
+            names.append(_event("M", "thread_sort_index", index, args={"sort_index": index}))
         events = [_complete(span, tracks.index(span.track), origin) for span in spans]
         # scope g: a line through all tracks
         events += [
@@ -91,7 +95,7 @@ class Timeline:
         # what contains another comes before it, also where both begin at once
         events.sort(key=lambda event: (event["ts"], -event.get("dur", 0)))
         return {
-            "traceEvents": _names(tracks) + events,
+            "traceEvents": names + events,
             "displayTimeUnit": "ms",
             "otherData": {"spans": len(spans), "spans_left_out": self.left_out},
         }
@@ -124,14 +128,6 @@ def _event(phase: str, name: str, track: int = 0, **fields: Any) -> dict[str, An
 
 def _microseconds(seconds: float) -> int:
     return round(seconds * 1e6)
-
-
-def _names(tracks: Sequence[str]) -> list[dict[str, Any]]:
-    events = [_event("M", "process_name", args={"name": "senju"})]
-    for index, track in enumerate(tracks):
-        events.append(_event("M", "thread_name", index, args={"name": track}))
-        events.append(_event("M", "thread_sort_index", index, args={"sort_index": index}))
-    return events
 
 
 def _complete(span: Span, track: int, origin: float) -> dict[str, Any]:
@@ -208,7 +204,12 @@ def timeline_svg(timeline: Timeline) -> str:
         lane = [span for span in shown if span.track == track]
         parts += _lane(track, lane, window, TOP + LANE * index)
     for mark in marks:
-        parts.append(_mark(mark, window.x_of(mark.time), bottom))
+        x = window.x_of(mark.time)
+        parts.append(
+            f'<g stroke="{INK}" fill="{INK}"><title>{_safe(mark.message)}</title>'
+            f'<line x1="{x}" y1="{TOP - 8}" x2="{x}" y2="{bottom}" stroke-dasharray="3 2"/>'
+            f'<circle cx="{x}" cy="{TOP - 10}" r="4"/></g>'
+        )
     return "\n".join([*parts, *legend, "</svg>"])
 
 
@@ -270,14 +271,6 @@ def _block(span: Span, left: float, right: float, top: float) -> list[str]:
         # let the pointer through to the block and its tooltip
         parts.append(_text(x, y, shard, "middle", ' pointer-events="none"'))
     return parts
-
-
-def _mark(mark: TimelineMark, x: float, bottom: float) -> str:
-    return (
-        f'<g stroke="{INK}" fill="{INK}"><title>{_safe(mark.message)}</title>'
-        f'<line x1="{x}" y1="{TOP - 8}" x2="{x}" y2="{bottom}" stroke-dasharray="3 2"/>'
-        f'<circle cx="{x}" cy="{TOP - 10}" r="4"/></g>'
-    )
 
 
 def _legend(spans: Sequence[Span], has_marks: bool, y: float) -> tuple[list[str], float]:
