@@ -44,29 +44,24 @@ __all__ = [
 
 # imported on first use: games need no torch, which takes seconds to import
 _MODULES = {
-    "senju.errors": ("SenjuError",),
-    "senju.games": ("GAMES", "make_game"),
-    "senju.games.check": ("GameReport", "check_game"),
-    "senju.games.game": ("Game", "Observations", "Outcomes"),
-    "senju.models": ("MODELS", "Model"),
-    "senju.runs.agent": ("Agent",),
-    "senju.training.api": ("train", "train_dqn"),
-    "senju.environments.environment": ("ParallelEnvironment",),
-    "senju.training.parallel_manager": (
-        "ExperienceBuffer",
-        "Experiences",
-        "ParallelConfig",
-        "ParallelManager",
-    ),
-    "senju.runs.run": ("Run",),
-    "senju.training.multi_run.api": ("train_several",),
+    "errors": ("SenjuError",),
+    "games": ("GAMES", "make_game"),
+    "games.check": ("GameReport", "check_game"),
+    "games.game": ("Game", "Observations", "Outcomes"),
+    "models": ("MODELS", "Model"),
+    "runs.agent": ("Agent",),
+    "training.api": ("train", "train_dqn"),
+    "environments.environment": ("ParallelEnvironment",),
+    "training.parallel_manager": ("ExperienceBuffer", "Experiences", "ParallelConfig", "ParallelManager"),
+    "runs.run": ("Run",),
+    "training.multi_run.api": ("train_several",),
 }
 
 
 def __getattr__(name: str) -> object:
     for module, names in _MODULES.items():
         if name in names:
-            value: object = getattr(importlib.import_module(module), name)
+            value: object = getattr(importlib.import_module(f"senju.{module}"), name)
             globals()[name] = value
             return value
     raise AttributeError(f"module 'senju' has no attribute {name!r}")

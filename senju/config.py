@@ -13,7 +13,7 @@ from senju.errors import ConfigError
 from senju.safe_yaml import MOST_DEPTH, load_yaml, read_bounded
 
 Settings = dict[str, Any]
-Share = Annotated[float, Field(ge=0, le=1)]
+Proportion = Annotated[float, Field(ge=0, le=1)]
 
 MOST_SECONDS = 10**6  # of a timeout; poll() takes at most 2**31 milliseconds
 _MOST_PROBLEMS = 10  # in one message

@@ -1,5 +1,6 @@
 """Divisors of a product, found from its factors, so that large products are fast."""
 
+import math
 from collections.abc import Sequence
 
 
@@ -11,22 +12,9 @@ def divisors(factors: Sequence[int]) -> list[int]:
     >>> divisors([4, 6])
     [1, 2, 3, 4, 6, 8, 12, 24]
     """
-    exponents: dict[int, int] = {}
+    found = {1}
     for factor in factors:
-        for prime in _primes(factor):
-            exponents[prime] = exponents.get(prime, 0) + 1
-    found = [1]
-    for prime, exponent in exponents.items():
-        found = [divisor * prime**power for divisor in found for power in range(exponent + 1)]
+        small = [n for n in range(1, math.isqrt(factor) + 1) if factor % n == 0]
+        own = {*small, *(factor // n for n in small)}
+        found = {before * divisor for before in found for divisor in own}
     return sorted(found)
-
-
-def _primes(number: int) -> list[int]:
-    """The prime factors of a number, with repetitions."""
-    primes, candidate = [], 2
-    while candidate * candidate <= number:
-        while number % candidate == 0:
-            primes.append(candidate)
-            number //= candidate
-        candidate += 1
-    return [*primes, number] if number > 1 else primes

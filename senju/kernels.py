@@ -33,25 +33,21 @@ if _CACHE_FOLDER is not None:
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_root() / "torch"))
 
 
-def compiled(function: F) -> F:
+def compiled(function: F, is_inlined: bool = False) -> F:
     """Compile a kernel: it runs without the GIL, and is cached on disk (`senju.kernel_cache`).
 
     Code typed at a prompt is not in a file and is compiled each time.
     """
-    return _compile(function, is_inlined=False)
-
-
-def inlined(function: F) -> F:
-    """Compile a kernel that is inlined into each of its callers, for large stages of a hot kernel."""
-    return _compile(function, is_inlined=True)
-
-
-def _compile(function: F, is_inlined: bool) -> F:
     dispatcher = numba.njit(nogil=True, error_model="numpy", forceinline=is_inlined)(function)
     is_compiled = isinstance(dispatcher, Dispatcher)  # not with NUMBA_DISABLE_JIT
     if is_compiled and _CACHE_FOLDER is not None and Path(function.__code__.co_filename).is_file():
         dispatcher._cache = KernelCache(dispatcher, _CACHE_FOLDER)
     return cast(F, dispatcher)
+
+
+def inlined(function: F) -> F:
+    """Compile a kernel that is inlined into each of its callers, for large stages of a hot kernel."""
+    return compiled(function, is_inlined=True)
 
 
 def _word_instruction(name: str, emit: Callable[[Any, Any], Any]) -> Any:

@@ -84,14 +84,11 @@ def inspect_machine(folder: Path = Path()) -> Machine:
 
 def memory_available() -> int:
     """Bytes that are free and allowed by a container; `NO_LIMIT` if neither is known, as without `/proc`."""
-    return min(_memory_free(), _memory_left_in_container())
-
-
-def _memory_free() -> int:
     try:
-        return int(psutil.virtual_memory().available)
+        free = int(psutil.virtual_memory().available)
     except OSError:
-        return NO_LIMIT
+        free = NO_LIMIT
+    return min(free, _memory_left_in_container())
 
 
 def private_bytes(pid: int | None) -> int:

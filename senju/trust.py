@@ -254,12 +254,8 @@ def remember(content: object, folder: str | os.PathLike[str]) -> None:
         try:
             _write_record(code)
         except OSError as error:
-            logger.warning(
-                "cannot store that %s from %s is trusted: %s; other commands will need --trust",
-                code.module,
-                code.file,
-                error.strerror or error,
-            )
+            text = "cannot store that %s from %s is trusted: %s; other commands will need --trust"
+            logger.warning(text, code.module, code.file, error.strerror or error)
 
 
 def _is_in_a_run(file: str) -> bool:
@@ -271,34 +267,29 @@ def _is_in_a_run(file: str) -> bool:
     )
 
 
-def _records() -> Path | None:
-    """The folder of the records, one file for each module; None if the user has no home folder."""
-    given = os.environ.get(STATE_VARIABLE)
-    if given:
-        return Path(given) / "trusted"
+def _record_of(code: Code) -> Path | None:
+    """The file that stores the user's consent to a module; None if the user has no home folder."""
+    name = f"{hashlib.sha256(os.fsencode(f'{code.module}:{code.file}')).hexdigest()}.json"
+    if given := os.environ.get(STATE_VARIABLE):
+        return Path(given) / "trusted" / name
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    return Path(state) / "senju" / "trusted" if os.path.isabs(state) else None
-
-
-def _record_name(code: Code) -> str:
-    return f"{hashlib.sha256(os.fsencode(f'{code.module}:{code.file}')).hexdigest()}.json"
+    return Path(state) / "senju" / "trusted" / name if os.path.isabs(state) else None
 
 
 def _is_remembered(code: Code) -> bool:
-    folder = _records()
-    if folder is None:
+    path = _record_of(code)
+    if path is None:
         return False
-    path = folder / _record_name(code)
     try:
         found: Any = json.loads(path.read_bytes())
-        about = folder.stat()
+        about = path.parent.stat()
     except FileNotFoundError:
         return False
     except (OSError, ValueError) as error:
         logger.warning("cannot read %s; %s is not trusted: %s", path, code.module, error)
         return False
     if about.st_uid != os.geteuid() or about.st_mode & 0o022:
-        logger.warning("other users can write to %s; its records are not trusted", folder)
+        logger.warning("other users can write to %s; its records are not trusted", path.parent)
         return False
     if found != code._asdict():
         logger.warning("%s is damaged; %s is not trusted", path, code.module)
@@ -308,16 +299,17 @@ def _is_remembered(code: Code) -> bool:
 
 def _write_record(code: Code) -> None:
     """Write a record atomically; other processes may write the same one at the same time."""
-    folder = _records()
-    if folder is None:
+    path = _record_of(code)
+    if path is None:
         raise FileNotFoundError("the user has no home folder")
+    folder = path.parent
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
     descriptor, beside = tempfile.mkstemp(dir=folder, prefix=".unfinished-")  # only its owner can read it
     try:
         with open(descriptor, "wb") as file:
             file.write(json.dumps(code._asdict()).encode())
-        os.replace(beside, folder / _record_name(code))
+        os.replace(beside, path)
     except OSError:
         Path(beside).unlink(missing_ok=True)
         raise

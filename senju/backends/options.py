@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from senju.collect.resignation import Resignation
-from senju.config import Part, Share
+from senju.config import Part, Proportion
 from senju.machine import available_cores
 
 Count = Annotated[  # 0 or none: automatic
@@ -30,10 +30,12 @@ class GameEndOptions(Part):
     max_game_length: int = Field(
         0, ge=0, le=2**31, description="Steps after which a game is cut (truncated); 0: never."
     )
-    resign_below: Share = Field(
+    resign_below: Proportion = Field(
         0.0, description="A player resigns when its value is below minus this; 0: never."
     )
-    resign_exempt: Share = Field(0.1, description="Share of the games that are always played to the end.")
+    resign_exempt: Proportion = Field(
+        0.1, description="Share of the games that are always played to the end."
+    )
 
     @property
     def resignation(self) -> Resignation:

@@ -12,7 +12,7 @@ from senju.cli.quantities import UNKNOWN, count_text, figure_text, plural, rewar
 from senju.cli.tables import BARS, live_table, new_table
 from senju.evaluation.episodes import EpisodesResult
 from senju.runs.agent import Agent
-from senju.runs.run import Run
+from senju.runs.run import Run, new_models
 from senju.runs.run_config import RunConfig
 
 MOST_ROWS = 12  # of a table that is redrawn
@@ -27,7 +27,7 @@ def ratio_text(ratio: float) -> str:
 def learners_text(run: Run) -> str:
     """The learners of a run: ` by ppo with the model mlp (5,002 weights)`, or the agents of each kind."""
     groups: Counter[str] = Counter()
-    for learner, model in zip(run.config.learner_settings, run.new_models(), strict=True):
+    for learner, model in zip(run.config.learner_settings, new_models(run.game, run.config), strict=True):
         weights = sum(parameter.numel() for parameter in model.parameters())
         how = f"by {learner.algorithm['name']}" if learner.learns else "without learning"
         groups[f"{how} with the model {learner.model['name']} ({weights:,} weights"] += 1

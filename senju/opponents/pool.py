@@ -17,7 +17,7 @@ from pydantic import Field
 from senju.collect.orders import Orders
 from senju.collect.seating import CURRENT, Failure
 from senju.collect.slots import Rollout
-from senju.config import Part, Share
+from senju.config import Part, Proportion
 from senju.errors import CheckpointError, OpponentError
 from senju.kernels import compiled
 from senju.models.weights import Weights
@@ -46,17 +46,21 @@ class OpponentsConfig(Part):
         (),
         description="Opponents besides: random, minimax:DEPTH, a run, RUN@UPDATE, package.module:function.",
     )
-    fixed_share: Share = Field(
+    fixed_share: Proportion = Field(
         0.25, description="Share of the fixed opponents, where there are snapshots too."
     )
-    self_share: Share = Field(0.8, description="Share of the games that the learner plays against itself.")
+    self_share: Proportion = Field(
+        0.8, description="Share of the games that the learner plays against itself."
+    )
     choose: Literal["uniform", "newest", "harder"] = Field(
         "uniform", description="Which snapshots are drawn more often."
     )
     in_play: int = Field(
         4, ge=1, le=4096, description="Opponents that new games of a shard choose from in one rollout."
     )
-    epsilon: Share = Field(0.05, description="Share of random moves of opponents that play by action values.")
+    epsilon: Proportion = Field(
+        0.05, description="Share of random moves of opponents that play by action values."
+    )
     on_failure: Literal["stop", "drop"] = Field(
         "stop", description="Whether an opponent that raises or cheats ends the run, or leaves it."
     )

@@ -16,15 +16,13 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from senju.errors import CheckpointError
-from senju.files import describe_os_error, is_there, make_folder, names_in, read_file, replace_durably
+from senju.files import Bytes, describe_os_error, is_there, make_folder, names_in, read_file, replace_durably
 from senju.models.weights import Weights
 from senju.runs.checkpoint import BLOB_NAME, CheckpointFolder, damaged_blob
 
 # The names that safetensors has for dtypes.
 _CODES = {f"<{kind}{size}": f"{kind.upper()}{8 * size}" for kind in "fiu" for size in (2, 4, 8)}
 _CODES |= {"|i1": "I8", "|u1": "U8", "|b1": "BOOL"}
-
-Buffer = bytes | memoryview
 
 
 class BlobStore:
@@ -91,23 +89,14 @@ class BlobStore:
         return weights
 
 
-def label_of(name: str) -> str:
-    """The label that a blob was written with.
-
-    >>> label_of("snapshot_7-" + 64 * "0" + ".safetensors")
-    'snapshot_7'
-    """
-    return name.partition("-")[0]
-
-
-def _encode(arrays: Mapping[str, NDArray[Any]]) -> list[Buffer]:
+def _encode(arrays: Mapping[str, NDArray[Any]]) -> list[Bytes]:
     """A safetensors file in pieces: the header's length, the header, the arrays as they lie in memory.
 
     The library's own function would copy all arrays. Those with the largest items come first, so that each
     begins at a multiple of its item's size.
     """
     header: dict[str, Any] = {"__metadata__": {}}
-    pieces: list[Buffer] = []
+    pieces: list[Bytes] = []
     offset = 0
     for name, array in sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0])):
         end = offset + array.nbytes

@@ -80,11 +80,7 @@ class CheckpointFolder:
 
     def __init__(self, path: Path) -> None:
         self.path, self._run = path, path.parent  # no link below the run's folder is followed
-
-    @property
-    def blobs(self) -> Path:
-        """The folder of the blobs that the checkpoints share."""
-        return self.path / BLOBS
+        self.blobs = path / BLOBS  # the folder of the blobs that the checkpoints share
 
     def all(self) -> list[Path]:
         """Finished checkpoints, oldest first."""
@@ -99,20 +95,18 @@ class CheckpointFolder:
 
     def named(self, name: str) -> Path:
         """A checkpoint by its folder's name, or by its update alone."""
-        path = self._path(name)
-        if path not in self.all():
+        path = self.find(name)
+        if path is None:
             known = ", ".join(p.name for p in self.all()) or "none"
             raise CheckpointError(f"no checkpoint {name!r} in {self.path}; there are: {known}")
         return path
 
-    def has(self, name: str) -> bool:
-        """Whether there is a checkpoint of that name or update."""
-        return self._path(name) in self.all()
-
-    def _path(self, name: str) -> Path:
+    def find(self, name: str) -> Path | None:
+        """The same; None if there is no such checkpoint."""
         if not isinstance(name, str) or "\0" in name:
             raise ConfigError(f"checkpoint={shown(name)}: expected its name or its update, as text")
-        return self.path / (f"update_{int(name):09d}" if re.fullmatch("[0-9]{1,9}", name) else name)
+        path = self.path / (f"update_{int(name):09d}" if re.fullmatch("[0-9]{1,9}", name) else name)
+        return path if path in self.all() else None
 
     def save(self, update: int, checkpoint: Checkpoint, keep: int) -> Path:
         """Write a checkpoint completely, then give it its name, then remove the oldest.
@@ -142,7 +136,7 @@ class CheckpointFolder:
         """Remove files that a killed process left half-written; no other process may write meanwhile."""
         try:
             self._remove_unfinished_checkpoints()
-            for left in self._blob_files():
+            for left in names_in(self.blobs, self._run):
                 if BLOB_NAME.fullmatch(left.removeprefix(UNFINISHED)) and left.startswith(UNFINISHED):
                     remove_file(self.blobs / left, self._run)
         except OSError as error:
@@ -154,13 +148,10 @@ class CheckpointFolder:
             if left.startswith(UNFINISHED):
                 remove_tree(self.path / left, self._run)
 
-    def _blob_files(self) -> list[str]:
-        return names_in(self.blobs, self._run)
-
     def _require_blobs(self, names: tuple[str, ...]) -> None:
         if not names:
             return
-        missing = sorted(set(names).difference(self._blob_files()))
+        missing = sorted(set(names).difference(names_in(self.blobs, self._run)))
         if missing:
             gone = (
                 f"{len(missing)} of its {len(names)} blobs are gone from {BLOBS}, the first is {missing[0]}"
@@ -181,7 +172,7 @@ class CheckpointFolder:
             logger.warning("unused blobs are kept, since it is unknown which ones are needed: %s", error)
 
     def _remove_unused_blobs(self) -> None:
-        left = {name for name in self._blob_files() if BLOB_NAME.fullmatch(name)}
+        left = {name for name in names_in(self.blobs, self._run) if BLOB_NAME.fullmatch(name)}
         if not left:
             return
         sync_folder(self.path, self._run)  # after a power cut, no checkpoint may come back without its blobs
@@ -292,16 +283,13 @@ def other_checkpoints(path: Path) -> str:
 
 def damaged_blob(folder: Path, name: str, what: str) -> CheckpointError:
     """An error that says what is wrong with a blob, and which checkpoints do not need it."""
-    others = [other for other in CheckpointFolder(folder.parent).all() if not _needs(other, name)]
+    others = []
+    for other in CheckpointFolder(folder.parent).all():
+        with contextlib.suppress(CheckpointError):  # damaged as well
+            if name not in read_content(other).blobs:
+                others.append(other)
     hint = _to_go_on_from(others) if others else "no checkpoint of the run does without it"
     return CheckpointError(f"{folder / name} is damaged: {what}; {hint}")
-
-
-def _needs(path: Path, blob: str) -> bool:
-    try:
-        return blob in read_content(path).blobs
-    except CheckpointError:  # damaged as well
-        return True
 
 
 def _to_go_on_from(checkpoints: list[Path]) -> str:

@@ -15,12 +15,12 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
+from multiprocessing.connection import wait
 from pathlib import Path
-from selectors import EVENT_READ, DefaultSelector
 from time import monotonic
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from senju.config import Part, nearest, validated
 from senju.errors import ControlError, SenjuError
@@ -39,30 +39,14 @@ RETRY_SECONDS = 1.0  # after no file descriptor was left for a client
 Answer = dict[str, Any]
 
 
-class PauseArguments(Part):
-    """The arguments of `pause`."""
-
-    wait: float = Field(30.0, ge=0, le=3600, description="Seconds until an answer, paused or not.")
-
-
-class ResetArguments(Part):
-    """The arguments of `reset`."""
-
-    workers: tuple[int, ...] | None = Field(None, description="Which ones; none: all of them.")
-
-
-class WorkersArguments(Part):
-    """The arguments of `workers`."""
-
-    num_workers: int = Field(ge=1, le=1024, description="The number to go on with.")
-
-
-COMMANDS: dict[str, type[Part]] = {
-    "status": Part,  # no arguments
-    "pause": PauseArguments,
+COMMANDS: dict[str, type[Part]] = {  # with their arguments
+    "status": Part,
+    # seconds until an answer, paused or not
+    "pause": create_model("pause", __base__=Part, wait=(float, Field(30.0, ge=0, le=3600))),
     "resume": Part,
-    "reset": ResetArguments,
-    "workers": WorkersArguments,
+    # which ones; None: all of them
+    "reset": create_model("reset", __base__=Part, workers=(tuple[int, ...] | None, None)),
+    "workers": create_model("workers", __base__=Part, num_workers=(int, Field(ge=1, le=1024))),
 }
 
 
@@ -86,10 +70,8 @@ class ControlServer:
             listener.setblocking(False)
             closed, close = socket.socketpair()
             undo.enter_context(closed)
-            # here and not in the thread: there may be no file descriptor left when the thread begins
-            selector = undo.enter_context(DefaultSelector())
             # daemon: no failure here may keep a finished run from ending
-            serve = partial(self._serve, listener, closed, selector)
+            serve = partial(self._serve, listener, closed)
             thread = threading.Thread(target=serve, name="control", daemon=True)
             thread.start()
             undo.callback(thread.join)
@@ -104,11 +86,9 @@ class ControlServer:
         """Take no more clients, remove the socket, let answers under way finish; may be called twice."""
         self._end.close()
 
-    def _serve(self, listener: socket.socket, closed: socket.socket, selector: DefaultSelector) -> None:
+    def _serve(self, listener: socket.socket, closed: socket.socket) -> None:
         closed.settimeout(RETRY_SECONDS)
-        selector.register(listener, EVENT_READ)
-        selector.register(closed, EVENT_READ)
-        while closed not in [key.fileobj for key, _ in selector.select()]:
+        while closed not in wait([listener, closed]):  # needs no file descriptor: there may be none left
             try:
                 connection, _ = listener.accept()
             except (BlockingIOError, ConnectionError):

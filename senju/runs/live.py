@@ -23,13 +23,8 @@ class PauseGate:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()  # guards the two below; no signal handler takes it
-        self._is_closed = False
+        self.is_closed = False  # whether the run is pausing or paused
         self._wake: socket.socket | None = None  # of the training loop while it waits
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the run is pausing or paused."""
-        return self._is_closed
 
     @property
     def is_waiting(self) -> bool:
@@ -39,12 +34,12 @@ class PauseGate:
     def close(self) -> None:
         """Let the training loop stop when it reaches the gate."""
         with self._changed:
-            self._is_closed = True
+            self.is_closed = True
 
     def open(self) -> None:
         """Let the training loop go on."""
         with self._changed:
-            self._is_closed = False
+            self.is_closed = False
             self._changed.notify_all()
             if self._wake is not None:
                 with suppress(BlockingIOError):  # enough was sent already to wake it
@@ -52,7 +47,7 @@ class PauseGate:
 
     def pass_through(self, stop: StopRequest) -> None:
         """Wait while the gate is closed; a requested stop opens it."""
-        if not self._is_closed:
+        if not self.is_closed:
             return
         woken, wake = socket.socketpair()
         with woken, wake:
@@ -68,16 +63,16 @@ class PauseGate:
     def _must_wait(self, stop: StopRequest, wake: socket.socket) -> bool:
         # Decided under the lock: a later `close` either stops the loop here, or sees that it has left.
         with self._changed:
-            self._is_closed = self._is_closed and not stop.is_set
-            self._wake = wake if self._is_closed else None
+            self.is_closed = self.is_closed and not stop.is_set
+            self._wake = wake if self.is_closed else None
             self._changed.notify_all()
-            return self._is_closed
+            return self.is_closed
 
     def wait_until_reached(self, timeout: float) -> bool:
         """Wait until the training loop is at the gate; False if the gate opens before, or at the timeout."""
         with self._changed:
-            self._changed.wait_for(lambda: self.is_waiting or not self._is_closed, timeout)
-            return self.is_waiting and self._is_closed
+            self._changed.wait_for(lambda: self.is_waiting or not self.is_closed, timeout)
+            return self.is_waiting and self.is_closed
 
 
 class LiveRun:

@@ -4,7 +4,7 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -122,7 +122,11 @@ class MetricsWriter:
         self._end = contextlib.ExitStack()
         try:
             replace_durably(self.path, "".join(json.dumps(record) + "\n" for record in kept).encode())
-            address = self._end.enter_context(_reached(folder / TENSORBOARD, folder))
+            board = folder / TENSORBOARD
+            descriptor = self._end.enter_context(opened_folder(board, folder, make=True))
+            # through the descriptor: that follows no link, and is UTF-8, as TensorBoard needs it
+            through = DESCRIPTORS / str(descriptor)
+            address = str(through if through.exists() else board)
             self._board: Any = SummaryWriter(address, purge_step=after_update + 1)
             self._file = os.fdopen(open_file(self.path, os.O_WRONLY | os.O_APPEND), "ab")
         except OSError as error:
@@ -148,11 +152,3 @@ class MetricsWriter:
             with contextlib.suppress(OSError):  # `write` has reported it
                 opened.close()
         self._end.close()
-
-
-@contextlib.contextmanager
-def _reached(folder: Path, root: Path) -> Iterator[str]:
-    """A path of a folder that follows no link, in UTF-8, as TensorBoard needs it."""
-    with opened_folder(folder, root, make=True) as descriptor:
-        through = DESCRIPTORS / str(descriptor)
-        yield str(through if through.exists() else folder)

@@ -98,8 +98,3 @@ class Monitor:
 def read_events(folder: Path) -> list[Record]:
     """The events of a run, in order; a last line cut off by a crash is left out."""
     return read_records(folder / EVENTS, {"kind": str})
-
-
-def shards_set_aside(folder: Path) -> int:
-    """How often a run had to go on without one more shard."""
-    return sum(event["kind"] == "set_aside" for event in read_events(folder))

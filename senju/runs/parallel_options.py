@@ -49,11 +49,6 @@ class RunParallelOptions(ParallelOptions):
         name = "threads" if self.use_threads else "processes"
         return {"name": name, "num_workers": self.num_workers}
 
-    @property
-    def mode(self) -> Literal["sync", "async"]:
-        """Whether collecting waits for learning."""
-        return "async" if self.enabled and self.async_learning else "sync"
-
     def learners(self, wanted: LearnerKind, num_agents: int, device: str) -> LearnerKind:
         """How agents are trained; `auto` is resolved."""
         trains_together = self.enabled and self.parallel_training

@@ -1,12 +1,12 @@
 """Presets: ready-made settings for a game, from YAML files in `senju/presets`."""
 
-from importlib import resources
+from pathlib import Path
 
 from senju.config import Settings, merged, read_yaml, shown
 from senju.errors import ConfigError
 from senju.games import GAMES
 
-_PRESETS = resources.files("senju.presets")
+_PRESETS = Path(__file__).parent.with_name("presets")
 
 
 def preset(game: str, variant: str | None = None) -> Settings:
@@ -17,11 +17,8 @@ def preset(game: str, variant: str | None = None) -> Settings:
             f"no preset {shown(variant)} for {game}; there are: {known}; "
             "without one, its usual settings are taken"
         )
-    file = _PRESETS.joinpath(f"{game}{f'_{variant}' if variant else ''}.yaml")
-    if ":" in game or not file.is_file():
-        return {}
-    with resources.as_file(file) as path:
-        return read_yaml(path)
+    file = _PRESETS / f"{game}{f'_{variant}' if variant else ''}.yaml"
+    return read_yaml(file) if ":" not in game and file.is_file() else {}
 
 
 def preset_for(game: str, given: Settings) -> Settings:
@@ -33,7 +30,7 @@ def preset_for(game: str, given: Settings) -> Settings:
 
 def preset_variants(game: str) -> list[str]:
     """The presets of a game besides its usual one."""
-    names = {file.name.removesuffix(".yaml") for file in _PRESETS.iterdir() if file.name.endswith(".yaml")}
+    names = [file.stem for file in _PRESETS.glob("*.yaml")]
     others = tuple(other for other in GAMES.names() if other.startswith(f"{game}_"))
     own = (name for name in names if name.startswith(f"{game}_") and not name.startswith(others))
     return sorted(name.removeprefix(f"{game}_") for name in own)

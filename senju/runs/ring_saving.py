@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from senju.collect.slots import TRANSIENT, Ring, Slot
 from senju.errors import CheckpointError
-from senju.runs.blobs import BlobStore, label_of
+from senju.runs.blobs import BlobStore
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class RingSaver:
         """`prefix` tells the blobs of several rings apart; `keeps_all` saves the `TRANSIENT` columns too."""
         self._ring, self._store = ring, store
         self._prefix, self._left_out = prefix, () if keeps_all else TRANSIENT
-        self._label = re.compile(rf"{prefix}turn_(\d{{9,}})")
+        self._blob_name = re.compile(rf"{prefix}turn_(\d{{9,}})-.*")
         self._names: dict[int, str] = {}  # of turns whose blobs were there when last seen
         self._under_way: dict[int, Future[str]] = {}  # oldest first
         self._is_failing = False
@@ -68,7 +68,7 @@ class RingSaver:
 
         Blobs that hold no turn are ignored.
         """
-        found = {int(label[1]): name for name in names if (label := self._label.fullmatch(label_of(name)))}
+        found = {int(match[1]): name for name in names if (match := self._blob_name.fullmatch(name))}
         turns = sorted(found)[-self._ring.shape.kept :]
         for turn in turns:
             self._fill(turn, found[turn])

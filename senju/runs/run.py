@@ -74,22 +74,18 @@ class Run(RunFolder):
         """The agent of the newest checkpoint."""
         return self.agent_at()
 
-    def require_one_agent(self) -> None:
-        """Refuse a run that has an agent in each seat where a single one is needed."""
+    def agent_at(self, checkpoint: str | None = None) -> Agent:
+        """The agent of a checkpoint by name or update, or of the newest; or a snapshot in the run's pool."""
         if self.config.is_independent:
             raise ConfigError(
                 f"{self.path} holds no single agent: each of its {self.game.num_seats} seats has its own, "
                 "and they play together; `run.agents` lists them, `senju evaluate` measures them"
             )
-
-    def agent_at(self, checkpoint: str | None = None) -> Agent:
-        """The agent of a checkpoint by name or update, or of the newest; or a snapshot in the run's pool."""
-        self.require_one_agent()
         return self.agents_at(checkpoint)[0]
 
     def agents_at(self, checkpoint: str | None = None) -> list[Agent]:
         """The same for all agents; agent i sits in seat i, where each has its own."""
-        if checkpoint is not None and not self.checkpoints.has(checkpoint):
+        if checkpoint is not None and self.checkpoints.find(checkpoint) is None:
             snapshots = self.snapshots if re.fullmatch("[0-9]{1,18}", checkpoint) else {}
             if snapshots and int(checkpoint) in snapshots:
                 weights = BlobStore(self.checkpoints.blobs).read_weights(snapshots[int(checkpoint)])
@@ -97,14 +93,14 @@ class Run(RunFolder):
         path = self.checkpoints.latest() if checkpoint is None else self.checkpoints.named(checkpoint)
         saved = self.load(path, ("game", "model", "seats"))
         with restoring_from(path):
-            models = self.new_models()
+            models = new_models(self.game, self.config)
             for seat, model in enumerate(models):
                 model.load_state_dict(with_prefix(saved.tensors, f"learner.{seat}.model."))
         return self._new_agents(models, saved.state["update"])
 
     def agents_of(self, weights: Sequence[Weights], update: int) -> list[Agent]:
         """Agents with copies of published weights, a block for each."""
-        models = self.new_models()
+        models = new_models(self.game, self.config)
         for model, block in zip(models, weights, strict=True):
             WeightBlock(model).write(block)
         return self._new_agents(models, update)
@@ -120,16 +116,14 @@ class Run(RunFolder):
     @property
     def snapshots(self) -> dict[int, str]:
         """The snapshots in the newest checkpoint's pool: blobs of weights, by update."""
-        state = self._newest_state()
-        weights = state.get("opponents_weights", {})
-        members = [member for member in _members(state) if member["update"] >= 0 <= member["place"]]
-        return {member["update"]: weights[str(member["number"])] for member in members}
+        state, members = self._newest_pool()
+        kept = [member for member in members if member["update"] >= 0 <= member["place"]]
+        return {member["update"]: state["opponents_weights"][str(member["number"])] for member in kept}
 
     @property
     def training_ratings(self) -> list[Rating]:
         """Ratings of the pool's members and the newest agent, from training games; empty without a pool."""
-        state = self._newest_state()
-        members = _members(state)
+        state, members = self._newest_pool()
         if not members:
             return []
         names = {member["number"]: member["name"] for member in members}
@@ -138,21 +132,14 @@ class Run(RunFolder):
         results = {(first, second): Score(*counts) for first, second, *counts in state["pool"]["results"]}
         return list(fit_ratings(names, results))
 
-    def _newest_state(self) -> dict[str, Any]:
+    def _newest_pool(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """The state of the newest checkpoint, and the members of its pool; empty if there are none."""
         if not self.checkpoints.all():
-            return {}
+            return {}, []
         path = self.checkpoints.latest()
         state = read_content(path).state
         require_state(path, state)
-        return state
-
-    def new_model(self) -> Model:
-        """The run's network with its initial weights; the first of them, if each seat has its own."""
-        return new_model(self.game, self.config)
-
-    def new_models(self) -> list[Model]:
-        """The initial networks of all agents: one for each seat, or the only one."""
-        return new_models(self.game, self.config)
+        return state, (state.get("pool") or {"members": []})["members"]
 
     def load(self, path: Path, parts: Sequence[str] = ("game", "model")) -> Checkpoint:
         """A checkpoint of this run; refused where the settings of these parts differ from the run's."""
@@ -202,11 +189,6 @@ class Run(RunFolder):
             raise RunFolderError(f"{self.path} is a run of {self.config.game['name']}, not of {name}")
 
 
-def new_model(game: Game, config: RunConfig) -> Model:
-    """The first of the networks that a run starts from."""
-    return new_models(game, config)[0]
-
-
 def new_models(game: Game, config: RunConfig) -> list[Model]:
     """The networks that a run starts from: one for each seat, or the only one."""
     shape, actions = game.observation_shape, game.num_actions
@@ -216,11 +198,6 @@ def new_models(game: Game, config: RunConfig) -> list[Model]:
 def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors whose names begin with a prefix, named without it."""
     return {n.removeprefix(prefix): tensor for n, tensor in tensors.items() if n.startswith(prefix)}
-
-
-def _members(state: dict[str, Any]) -> list[dict[str, Any]]:
-    members: list[dict[str, Any]] = (state.get("pool") or {}).get("members", [])
-    return members
 
 
 def _show(part: Any) -> str:

@@ -2,18 +2,17 @@
 
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 import yaml
 from pydantic import AfterValidator, Field, model_validator
 
 from senju.algorithms import ALGORITHMS
-from senju.algorithms.learner import Demands
 from senju.algorithms.learner_runner import LearnerSettings
 from senju.backends import BACKENDS
 from senju.backends.options import GameEndOptions
-from senju.backends.plan import Plan, PolicyPlan
+from senju.backends.plan import Plan
 from senju.collect.seating import Seating
 from senju.collect.shard import count_shards
 from senju.config import Part, Settings, merged, read_yaml, validated
@@ -25,16 +24,10 @@ from senju.machine import available_cores
 from senju.models import MODELS
 from senju.opponents.pool import OpponentsConfig
 from senju.opponents.table import OpponentSpec, TableSettings
-from senju.registry import Registry
 from senju.runs.parallel_options import LearnerKind, RunParallelOptions
 from senju.runs.presets import preset, preset_for
-from senju.runs.seats import SeatConfig, demands_of, policies_of, resolved_part, settings_of_seats
+from senju.runs.seats import SeatConfig, policies_of, resolved_part, settings_of_seats
 from senju.trust import require_trust
-
-
-def _resolver(registry: Registry[Any]) -> AfterValidator:
-    return AfterValidator(partial(resolved_part, registry))
-
 
 DEFAULT_PARTS: Settings = {
     "model": {"name": "mlp"},
@@ -43,10 +36,10 @@ DEFAULT_PARTS: Settings = {
 }
 
 MOST_GAMES = 2**20
-GamePart = Annotated[Settings, _resolver(GAMES)]
-ModelPart = Annotated[Settings, _resolver(MODELS)]
-AlgorithmPart = Annotated[Settings, _resolver(ALGORITHMS)]
-BackendPart = Annotated[Settings, _resolver(BACKENDS)]
+GamePart = Annotated[Settings, AfterValidator(partial(resolved_part, GAMES))]
+ModelPart = Annotated[Settings, AfterValidator(partial(resolved_part, MODELS))]
+AlgorithmPart = Annotated[Settings, AfterValidator(partial(resolved_part, ALGORITHMS))]
+BackendPart = Annotated[Settings, AfterValidator(partial(resolved_part, BACKENDS))]
 
 
 class CollectConfig(GameEndOptions):
@@ -140,11 +133,6 @@ class RunConfig(Part):
         """Updates until total_steps are reached."""
         return -(-self.total_steps // self.decisions_per_update)
 
-    @cached_property
-    def demands(self) -> Demands:
-        """What the learner asks of collecting."""
-        return demands_of(self.algorithm)
-
     @property
     def is_independent(self) -> bool:
         """Whether every seat has an agent of its own."""
@@ -170,9 +158,15 @@ class RunConfig(Part):
         collect, opponents = self.collect, self.opponents
         fixed = tuple(OpponentSpec(description) for description in opponents.fixed)
         table = TableSettings(fixed, opponents.in_play, opponents.self_share, opponents.epsilon)
+        is_ahead = self.is_independent and collect.mode == "async"
+        decisions = collect.num_games * collect.rollout_steps  # of one seat
         return Plan(
             game=self.game,
-            policies=self._policies,
+            policies=policies_of(
+                self.learner_settings,
+                decisions if self.is_independent else self.decisions_per_update,
+                turns_ahead=self.parallel.epochs_ahead if is_ahead else 0,
+            ),
             seed=self.seed,
             num_shards=count_shards(collect.num_games, collect.games_per_shard),
             games_per_shard=collect.games_per_shard,
@@ -185,14 +179,6 @@ class RunConfig(Part):
             max_game_length=collect.max_game_length,
             resignation=collect.resignation,
         )
-
-    @property
-    def _policies(self) -> tuple[PolicyPlan, ...]:
-        if not self.is_independent:
-            return policies_of(self.learner_settings, self.decisions_per_update, turns_ahead=0)
-        turns_ahead = self.parallel.epochs_ahead if self.collect.mode == "async" else 0
-        decisions_per_seat = self.collect.num_games * self.collect.rollout_steps
-        return policies_of(self.learner_settings, decisions_per_seat, turns_ahead)
 
     @model_validator(mode="after")
     def _parts_fit_each_other(self) -> "RunConfig":
@@ -280,11 +266,11 @@ def _in_parallel(config: RunConfig, given: Settings) -> RunConfig:
     """Fill backend, mode and learners according to `parallel`, unless they are given."""
     if not config.is_independent:
         return config
-    parallel, collect = config.parallel, config.collect
-    if "mode" not in merged({"collect": {}}, given)["collect"]:
-        collect = collect.model_copy(update={"mode": parallel.mode})
+    parallel = config.parallel
     learners = parallel.learners(config.learners, len(config.learner_settings), config.device)
-    changes: Settings = {"learners": learners, "collect": collect.model_dump(mode="json")}
+    changes: Settings = {"learners": learners}
+    if "mode" not in merged({"collect": {}}, given)["collect"]:
+        changes["collect"] = {"mode": "async" if parallel.enabled and parallel.async_learning else "sync"}
     if "opponents" not in merged({"evaluation": {}}, given)["evaluation"]:
         changes["evaluation"] = {"opponents": []}  # rewards are measured instead of matches
     if "backend" not in given:

@@ -25,7 +25,7 @@ from senju.files import (
 from senju.games import GAMES, make_game
 from senju.runs.checkpoint import CheckpointFolder
 from senju.runs.metrics import METRICS, TENSORBOARD, Record, records_of
-from senju.runs.monitor import EVENTS, PICTURE, TRACE, shards_set_aside
+from senju.runs.monitor import EVENTS, PICTURE, TRACE, read_events
 from senju.runs.run_config import CollectConfig, RunConfig
 from senju.runs.run_socket import SOCKET
 
@@ -46,23 +46,17 @@ class Outline(Part):
 
     def total_updates(self, metrics: list[Record]) -> int | None:
         """Updates until total_steps are reached; None if unknown."""
-        num_acting = self._num_acting(metrics)
-        if num_acting is None:
-            return None
-        return -(-self.total_steps // (self.collect.num_games * self.collect.rollout_steps * num_acting))
-
-    def _num_acting(self, metrics: list[Record]) -> int | None:
-        """Seats that act at once: as one of senju's own games says, or as the first update counted them."""
-        name = self.game.get("name")
+        moves = self.collect.num_games * self.collect.rollout_steps  # in an update, of each seat that acts
+        name, num_acting = self.game.get("name"), 0
         if isinstance(name, str) and name in GAMES:
-            return make_game(**self.game).num_acting
-        if not metrics:
-            return None
-        first = metrics[0]
-        moves = first["update"] * self.collect.num_games * self.collect.rollout_steps
-        if self.collect.whole_games:  # rows rest after their games
-            moves = first["steps_per_game"] * first["games_finished"]
-        return round(first["steps"] / moves) if moves else None
+            num_acting = make_game(**self.game).num_acting
+        elif metrics:  # a user's game: as many as the first update counted
+            first = metrics[0]
+            played = first["update"] * moves
+            if self.collect.whole_games:  # rows rest after their games
+                played = first["steps_per_game"] * first["games_finished"]
+            num_acting = round(first["steps"] / played) if played else 0
+        return -(-self.total_steps // (moves * num_acting)) if num_acting else None
 
 
 class RunFolder:
@@ -112,7 +106,7 @@ class RunFolder:
             "metrics": newest,
             "evaluations": [record for record in evaluations if record["update"] == last],
             "episodes": self.episodes[-1:],
-            "set_aside": shards_set_aside(self.path),
+            "set_aside": sum(event["kind"] == "set_aside" for event in read_events(self.path)),
         }
 
 

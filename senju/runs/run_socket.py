@@ -127,10 +127,11 @@ def _address(folder: Path, descriptor: int, name: str = SOCKET) -> str:
     if through.exists():
         return str(through / name)
     address = str(folder.absolute() / name)
-    if len(os.fsencode(address)) > LONGEST_ADDRESS:
+    length = len(os.fsencode(address))
+    if length > LONGEST_ADDRESS:
+        limits = f"{length} bytes, at most {LONGEST_ADDRESS} here"
         raise ControlError(
-            f"{address} is too long for a socket: {len(os.fsencode(address))} bytes, at most "
-            f"{LONGEST_ADDRESS} here; choose a folder with a shorter path"
+            f"{address} is too long for a socket: {limits}; choose a folder with a shorter path"
         )
     return address
 

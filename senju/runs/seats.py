@@ -1,6 +1,7 @@
 """Settings of the agents, where every seat has its own: model, algorithm and schedule of each."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -52,13 +53,13 @@ def settings_of_seats(
         except ConfigError as error:  # names the part but not the seat
             raise type(error)(f"seats.{seat}: {error}") from None
         interval = parallel.train_interval * config.train_every
-        settings = LearnerSettings(
+        settings = replace(
+            shared,
             seat=seat,
             model=model,
             algorithm=algorithm,
             seed=seat_seed(shared.seed, seat),
             total_updates=max(1, shared.total_updates // interval),
-            device=shared.device,
             train_every=interval,
             order=config.order,
             learns=config.learns,

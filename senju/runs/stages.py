@@ -1,8 +1,7 @@
 """Where the time goes: stages in groups, what bounds a run, and what would make it faster."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import NamedTuple
 
 COLLECTING, WAITING, LEARNING = "collecting", "waiting for workers", "learning"
@@ -56,6 +55,11 @@ class Setting(NamedTuple):
         rounds = math.ceil(self.num_shards / most)
         return math.ceil(self.num_shards / rounds)
 
+    @property
+    def needs_workers(self) -> bool:
+        """Whether more workers would be faster."""
+        return self.useful_workers > self.num_workers
+
 
 def share_of_groups(stages: Mapping[str, float]) -> dict[str, float]:
     """Each group's share of the time, largest first.
@@ -92,7 +96,8 @@ def explain(stages: Mapping[str, float], *, setting: Setting | None = None) -> s
         parts[first] = f"{first}-bound {_percent(shares[first])} ({detail})"
     if setting:
         advised = _advised_group(shares)
-        parts[advised] += _advice(advised, stages, shares, setting)
+        advice = _advice(advised, stages, shares, setting)
+        parts[advised] += f": {advice}" if advice else ""
     return "; ".join(parts.values())
 
 
@@ -106,126 +111,6 @@ def _slowest(group: str, stages: Mapping[str, float]) -> str:
     return max((name for name in names if name in stages), key=lambda name: stages[name], default="")
 
 
-@dataclass(frozen=True)
-class _Situation:
-    """The facts that decide which rule applies."""
-
-    setting: Setting
-    shares: Mapping[str, float]
-    slowest: str  # stage of the group the advice is for
-
-    @property
-    def collecting(self) -> float:
-        return self.shares.get(COLLECTING, 0.0) + self.shares.get(WAITING, 0.0)
-
-    @property
-    def is_much_idle(self) -> bool:
-        return self.shares.get(WAITING, 0.0) > MUCH_IDLE * self.collecting
-
-    @property
-    def needs_workers(self) -> bool:
-        return self.setting.useful_workers > self.setting.num_workers
-
-    @property
-    def could_overlap(self) -> bool:
-        """Whether collecting and learning wait for each other though each has a device of its own."""
-        one, other = self.collecting, self.shares.get(LEARNING, 0.0)
-        is_sync = self.setting.mode == "sync" or self.setting.backend == "serial"
-        return is_sync and self.setting.device != "cpu" and min(one, other) >= WORTHWHILE
-
-    @property
-    def divides_evenly(self) -> bool:
-        return self.setting.num_shards % max(self.setting.num_workers, 1) == 0
-
-
-Rule = tuple[Callable[[_Situation], bool], str]  # when it applies, and what to advise
-
-# For each group, the first rule that applies counts; braces stand for fields of the setting.
-RULES: dict[str, tuple[Rule, ...]] = {
-    COLLECTING: (
-        # fewer workers than would help
-        (
-            lambda now: now.setting.backend == "serial" and now.needs_workers,
-            "--workers {useful_workers} would help (one worker on {cores} cores, {num_shards} shards)",
-        ),
-        (
-            lambda now: now.needs_workers,
-            "more workers would help: --workers {useful_workers} "
-            "({num_workers} of {cores} cores in use, {num_shards} shards)",
-        ),
-        # more workers than cores, or too few shards for the cores
-        (
-            lambda now: now.setting.num_workers > now.setting.cores,
-            "{num_workers} workers take turns on {cores} cores: --workers {useful_workers} would do",
-        ),
-        (
-            lambda now: min(now.setting.num_workers, now.setting.num_shards) < now.setting.cores,
-            "more shards would help: a multiple of {cores} keeps all {cores} cores busy, now {num_shards} "
-            "(collect.num_games / collect.games_per_shard)",
-        ),
-        # one worker per core, and yet they stand idle
-        (
-            lambda now: now.is_much_idle and not now.divides_evenly,
-            "use a number of shards that is a multiple of the workers "
-            "({num_shards} shards, {num_workers} workers)",
-        ),
-        (
-            lambda now: now.is_much_idle,
-            "workers were replaced, paused or slowed down: the timeline shows when",
-        ),
-        # every core is busy
-        (
-            lambda now: now.could_overlap and now.setting.backend != "serial",
-            "every core is in use, but collect.mode=async would let games go on while the learner learns",
-        ),
-        (
-            lambda now: now.slowest == "evaluate",
-            "every core is in use, but a smaller network or larger shards "
-            "(collect.games_per_shard) would help",
-        ),
-        (
-            lambda now: True,
-            "every core is in use and the game itself is slow: only a faster game or more cores would help",
-        ),
-    ),
-    LEARNING: (
-        # the learner has a device of its own, and one waits for the other
-        (
-            lambda now: now.could_overlap and now.setting.backend == "serial",
-            "--workers {useful_workers} with collect.mode=async would let games go on meanwhile",
-        ),
-        (lambda now: now.could_overlap, "collect.mode=async would let games go on meanwhile"),
-        # learning itself
-        (
-            lambda now: now.setting.is_replaying,
-            "more workers will not help, but a smaller network or learning less from each decision "
-            "(algorithm.replay_ratio or algorithm.steps_per_batch) would",
-        ),
-        (
-            lambda now: now.needs_workers and now.collecting >= WORTHWHILE,
-            "--workers {useful_workers} would shorten collecting, "
-            "a smaller network or algorithm.precision=bfloat16 learning",
-        ),
-        (
-            lambda now: now.setting.device == "cpu",
-            "more workers will not help, but a smaller network, algorithm.precision=bfloat16 or a GPU might",
-        ),
-        (
-            lambda now: True,
-            "more workers will not help, but a smaller network, algorithm.precision=bfloat16 "
-            "or a larger algorithm.minibatch_size might",
-        ),
-    ),
-    # what is done at intervals, or once
-    MEASURING: ((lambda now: True, "a larger evaluation.interval or fewer evaluation.games would help"),),
-    SAVING: (
-        (lambda now: now.slowest == "checkpoint", "a larger checkpoint.interval would help"),
-        (lambda now: True, "longer rollouts (collect.rollout_steps) would do it less often"),
-    ),
-    STARTING: ((lambda now: True, "paid once, a longer run makes up for it"),),
-}
-
-
 def _advised_group(shares: Mapping[str, float]) -> str:
     """The largest group, where collecting and waiting for it count as one."""
     first = next(iter(shares))
@@ -235,10 +120,71 @@ def _advised_group(shares: Mapping[str, float]) -> str:
     return first
 
 
-def _advice(advised: str, stages: Mapping[str, float], shares: Mapping[str, float], setting: Setting) -> str:
-    """The text to add to a group's part of the line; empty where no rule applies."""
-    group = COLLECTING if advised == WAITING else advised
-    now = _Situation(setting, shares, _slowest(group, stages))
-    facts = {**setting._asdict(), "useful_workers": setting.useful_workers}
-    advice = (advice for applies, advice in RULES.get(group, ()) if applies(now))
-    return next((f": {text.format(**facts)}" for text in advice), "")
+def _advice(group: str, stages: Mapping[str, float], shares: Mapping[str, float], setting: Setting) -> str:
+    """What would make the stages of a group shorter; empty where nothing is known to."""
+    slowest, waiting = _slowest(group, stages), shares.get(WAITING, 0.0)
+    collecting = shares.get(COLLECTING, 0.0) + waiting
+    # they wait for each other, though each has a device of its own
+    is_sync = setting.mode == "sync" or setting.backend == "serial"
+    is_worthwhile = min(collecting, shares.get(LEARNING, 0.0)) >= WORTHWHILE
+    could_overlap = is_sync and setting.device != "cpu" and is_worthwhile
+    if group in (COLLECTING, WAITING):
+        return _advice_on_collecting(setting, waiting > MUCH_IDLE * collecting, could_overlap, slowest)
+    if group == LEARNING:
+        return _advice_on_learning(setting, collecting >= WORTHWHILE, could_overlap)
+    if group == MEASURING:
+        return "a larger evaluation.interval or fewer evaluation.games would help"
+    if group == SAVING and slowest == "checkpoint":
+        return "a larger checkpoint.interval would help"
+    if group == SAVING:
+        return "longer rollouts (collect.rollout_steps) would do it less often"
+    return "paid once, a longer run makes up for it" if group == STARTING else ""
+
+
+def _advice_on_collecting(setting: Setting, is_much_idle: bool, could_overlap: bool, slowest: str) -> str:
+    cores, num_workers, num_shards = setting.cores, setting.num_workers, setting.num_shards
+    useful = f"--workers {setting.useful_workers}"
+    if setting.needs_workers and setting.backend == "serial":
+        return f"{useful} would help (one worker on {cores} cores, {num_shards} shards)"
+    if setting.needs_workers:
+        in_use = f"{num_workers} of {cores} cores in use, {num_shards} shards"
+        return f"more workers would help: {useful} ({in_use})"
+    if num_workers > cores:
+        return f"{num_workers} workers take turns on {cores} cores: {useful} would do"
+    if min(num_workers, num_shards) < cores:
+        return (
+            f"more shards would help: a multiple of {cores} keeps all {cores} cores busy, now {num_shards} "
+            "(collect.num_games / collect.games_per_shard)"
+        )
+    # from here on, there is a worker for every core
+    if is_much_idle and num_shards % max(num_workers, 1):
+        counts = f"{num_shards} shards, {num_workers} workers"
+        return f"use a number of shards that is a multiple of the workers ({counts})"
+    if is_much_idle:
+        return "workers were replaced, paused or slowed down: the timeline shows when"
+    if could_overlap and setting.backend != "serial":
+        return "every core is in use, but collect.mode=async would let games go on while the learner learns"
+    if slowest == "evaluate":
+        smaller = "a smaller network or larger shards (collect.games_per_shard)"
+        return f"every core is in use, but {smaller} would help"
+    return "every core is in use and the game itself is slow: only a faster game or more cores would help"
+
+
+def _advice_on_learning(setting: Setting, is_collecting_long: bool, could_overlap: bool) -> str:
+    useful, faster = f"--workers {setting.useful_workers}", "a smaller network, algorithm.precision=bfloat16"
+    if could_overlap and setting.backend == "serial":
+        return f"{useful} with collect.mode=async would let games go on meanwhile"
+    if could_overlap:
+        return "collect.mode=async would let games go on meanwhile"
+    if setting.is_replaying:
+        return (
+            "more workers will not help, but a smaller network or learning less from each decision "
+            "(algorithm.replay_ratio or algorithm.steps_per_batch) would"
+        )
+    if setting.needs_workers and is_collecting_long:
+        return (
+            f"{useful} would shorten collecting, a smaller network or algorithm.precision=bfloat16 learning"
+        )
+    if setting.device == "cpu":
+        return f"more workers will not help, but {faster} or a GPU might"
+    return f"more workers will not help, but {faster} or a larger algorithm.minibatch_size might"

@@ -10,6 +10,7 @@ from senju.workers.role import Activity
 
 LEARNER = "learner"
 KEPT_SPANS = 20_000
+DRAWN_UPDATES = 10
 
 
 class Span(NamedTuple):
@@ -32,8 +33,7 @@ class TimelineMark(NamedTuple):
 class Timeline:
     """The newest spans and marks of a run, recorded while it trains and drawn afterwards.
 
-    Adding costs less than a microsecond. The spans of one track follow or contain each other. One
-    thread feeds and reads it.
+    The spans of one track follow or contain each other. One thread feeds and reads it.
 
     >>> timeline = Timeline()
     >>> timeline.add("worker 0", "rollout", 10.0, 10.5, shard=3, turn=0)
@@ -43,14 +43,14 @@ class Timeline:
     """
 
     def __init__(self, kept_spans: int = KEPT_SPANS) -> None:
-        self._spans: deque[Span | Activity] = deque(maxlen=kept_spans)
+        self._spans: deque[Span] = deque(maxlen=kept_spans)
         self._marks: deque[TimelineMark] = deque(maxlen=kept_spans)
         self._num_added = 0
 
     def add_activities(self, activities: Sequence[Activity]) -> None:
         """Workers played these rollouts."""
-        self._spans.extend(activities)  # converted to spans only when read
-        self._num_added += len(activities)
+        for worker, task, began, ended in activities:
+            self.add(f"worker {worker}", "rollout", began, ended, shard=task.shard, turn=task.turn)
 
     def add(self, track: str, name: str, began: float, ended: float, **details: Any) -> None:
         """Record a span, mostly of the learner."""
@@ -68,15 +68,12 @@ class Timeline:
 
     def spans(self) -> list[Span]:
         """What is kept, in the order in which it was added."""
-        return [span if isinstance(span, Span) else _as_span(span) for span in self._spans]
+        return list(self._spans)
 
     def marks(self) -> list[TimelineMark]:
         """What happened; where older spans were left out, nothing from before those that are kept."""
-        marks = list(self._marks)
-        if not self.left_out:
-            return marks
-        first = min((span.began for span in self._spans), default=math.inf)
-        return [mark for mark in marks if mark.time >= first]
+        first = min(span.began for span in self._spans) if self.left_out else -math.inf
+        return [mark for mark in self._marks if mark.time >= first]
 
     def chrome_trace(self) -> dict[str, Any]:
         """The timeline in Chrome's trace event format, for chrome://tracing and ui.perfetto.dev."""
@@ -85,20 +82,23 @@ class Timeline:
         if self.left_out:
             marks.insert(0, TimelineMark(origin, f"{self.left_out} older spans were left out"))
         tracks = tracks_of(spans)
+        names = [_event("M", "process_name", args={"name": "senju"})]
+        for index, track in enumerate(tracks):
+            names.append(_event("M", "thread_name", index, args={"name": track}))
+            names.append(_event("M", "thread_sort_index", index, args={"sort_index": index}))
         events = [_complete(span, tracks.index(span.track), origin) for span in spans]
-        events += [_instant(mark, origin) for mark in marks]
+        # scope g: a line through all tracks
+        events += [
+            _event("i", mark.message, cat="mark", ts=_microseconds(mark.time - origin), s="g")
+            for mark in marks
+        ]
         # what contains another comes before it, also where both begin at once
         events.sort(key=lambda event: (event["ts"], -event.get("dur", 0)))
         return {
-            "traceEvents": _names(tracks) + events,
+            "traceEvents": names + events,
             "displayTimeUnit": "ms",
             "otherData": {"spans": len(spans), "spans_left_out": self.left_out},
         }
-
-
-def _as_span(activity: Activity) -> Span:
-    details = {"shard": activity.task.shard, "turn": activity.task.turn}
-    return Span(f"worker {activity.worker}", "rollout", activity.began, activity.ended, details)
 
 
 def tracks_of(spans: Iterable[Span]) -> list[str]:
@@ -120,36 +120,22 @@ def tracks_of(spans: Iterable[Span]) -> list[str]:
 # The fields are those of "Trace Event Format" (Chromium). Perfetto is the stricter reader: it wants no
 # thread 0, no time in metadata, no negative times, and no spans of a thread that cross. Hence numbers
 # from 1, and whole microseconds: fractions would be cut, and neighbours could come to overlap.
-PROCESS = 1
 
 
 def _event(phase: str, name: str, track: int = 0, **fields: Any) -> dict[str, Any]:
-    return {"name": name, "ph": phase, "pid": PROCESS, "tid": track + 1, **fields}
+    return {"name": name, "ph": phase, "pid": 1, "tid": track + 1, **fields}
 
 
-def _microseconds(time: float, origin: float) -> int:
-    return round((time - origin) * 1e6)
-
-
-def _names(tracks: Sequence[str]) -> list[dict[str, Any]]:
-    events = [_event("M", "process_name", args={"name": "senju"})]
-    for index, track in enumerate(tracks):
-        events.append(_event("M", "thread_name", index, args={"name": track}))
-        events.append(_event("M", "thread_sort_index", index, args={"sort_index": index}))
-    return events
+def _microseconds(seconds: float) -> int:
+    return round(seconds * 1e6)
 
 
 def _complete(span: Span, track: int, origin: float) -> dict[str, Any]:
     name = f"shard {span.details['shard']}" if "shard" in span.details else span.name
-    began, colour = _microseconds(span.began, origin), SPAN_STYLES.get(span.name, OTHER).trace_colour
-    duration = max(_microseconds(span.ended, origin) - began, 0)
+    began, colour = _microseconds(span.began - origin), SPAN_STYLES.get(span.name, OTHER).trace_colour
+    duration = max(_microseconds(span.ended - origin) - began, 0)
     event = _event("X", name, track, cat=span.name, ts=began, dur=duration, args=span.details)
     return event | {"cname": colour} if colour else event
-
-
-def _instant(mark: TimelineMark, origin: float) -> dict[str, Any]:
-    # scope g: a line through all tracks
-    return _event("i", mark.message, cat="mark", ts=_microseconds(mark.time, origin), s="g")
 
 
 # The picture's measures, in pixels.
@@ -197,42 +183,34 @@ class _Window(NamedTuple):
         share = (time - self.began) / max(self.ended - self.began, 1e-9)
         return round(LEFT + (WIDTH - LEFT - RIGHT) * min(max(share, 0.0), 1.0), 2)
 
-    def shows(self, span: Span) -> bool:
-        return span.ended > self.began and span.began < self.ended
 
-
-def timeline_svg(timeline: Timeline, seconds: float | None = None, updates: int = 10) -> str:
-    """A picture of the last `seconds`, or else of the last `updates` of the learner."""
+def timeline_svg(timeline: Timeline) -> str:
+    """A picture of the last `DRAWN_UPDATES` of the learner, or of all that was recorded."""
     spans = timeline.spans()
     if not spans:
         return "\n".join([*_head(64), _text(LEFT, 36, "nothing recorded yet"), "</svg>"])
-    window = _window(spans, seconds, updates)
+    began, ended = min(span.began for span in spans), max(span.ended for span in spans)
+    learned = sorted(span.ended for span in spans if (span.track, span.name) == (LEARNER, "learn"))
+    window = _Window(learned[-DRAWN_UPDATES - 1] if len(learned) > DRAWN_UPDATES else began, ended)
     tracks = tracks_of(spans)
-    shown = sorted(filter(window.shows, spans), key=lambda span: (span.began, -span.ended))
+    shown = [span for span in spans if span.ended > window.began and span.began < window.ended]
+    shown.sort(key=lambda span: (span.began, -span.ended))
     marks = [mark for mark in timeline.marks() if window.began <= mark.time <= window.ended]
     bottom = TOP + LANE * len(tracks)
     legend, height = _legend(shown, bool(marks), bottom + 52)
-    parts = [*_head(bottom + 44 + height), _text(LEFT, 16, _caption(spans, window)), *_axis(window, bottom)]
+    caption = f"the last {_duration(ended - window.began)} of {_duration(ended - began)} recorded"
+    parts = [*_head(bottom + 44 + height), _text(LEFT, 16, caption), *_axis(window, bottom)]
     for index, track in enumerate(tracks):
         lane = [span for span in shown if span.track == track]
         parts += _lane(track, lane, window, TOP + LANE * index)
     for mark in marks:
-        parts.append(_mark(mark, window.x_of(mark.time), bottom))
-    parts += legend
-    return "\n".join([*parts, "</svg>"])
-
-
-def _window(spans: Sequence[Span], seconds: float | None, updates: int) -> _Window:
-    first, last = min(span.began for span in spans), max(span.ended for span in spans)
-    if seconds is not None:
-        return _Window(max(first, last - seconds), last)
-    learned = sorted(span.ended for span in spans if (span.track, span.name) == (LEARNER, "learn"))
-    return _Window(learned[-updates - 1] if len(learned) > updates else first, last)
-
-
-def _caption(spans: Sequence[Span], window: _Window) -> str:
-    recorded = max(span.ended for span in spans) - min(span.began for span in spans)
-    return f"the last {_duration(window.ended - window.began)} of {_duration(recorded)} recorded"
+        x = window.x_of(mark.time)
+        parts.append(
+            f'<g stroke="{INK}" fill="{INK}"><title>{_safe(mark.message)}</title>'
+            f'<line x1="{x}" y1="{TOP - 8}" x2="{x}" y2="{bottom}" stroke-dasharray="3 2"/>'
+            f'<circle cx="{x}" cy="{TOP - 10}" r="4"/></g>'
+        )
+    return "\n".join([*parts, *legend, "</svg>"])
 
 
 def _axis(window: _Window, bottom: float) -> list[str]:
@@ -280,31 +258,19 @@ def busy_share(spans: Iterable[Span], began: float, ended: float) -> float:
 
 def _block(span: Span, left: float, right: float, top: float) -> list[str]:
     width = round(right - left, 2)
-    edge = ' stroke="white" stroke-width="0.5"' if width > 3 else ""
-    block = (
-        f'<rect x="{left}" y="{top}" width="{width}" height="{BLOCK}" '
-        f'fill="{SPAN_STYLES.get(span.name, OTHER).colour}"{edge}>'
-    )
-    parts = [f"{block}<title>{_safe(_tooltip(span))}</title></rect>"]
+    colour, edge = SPAN_STYLES.get(span.name, OTHER).colour, ' stroke="white" stroke-width="0.5"'
+    details = ", ".join(f"{name} {value}" for name, value in span.details.items())
+    tooltip = f"{span.name}: {_duration(span.ended - span.began)}" + (f" ({details})" if details else "")
+    parts = [
+        f'<rect x="{left}" y="{top}" width="{width}" height="{BLOCK}" fill="{colour}"'
+        f"{edge if width > 3 else ''}><title>{_safe(tooltip)}</title></rect>"
+    ]
     shard = str(span.details.get("shard", ""))
     if shard and width >= 7 * len(shard) + 6:
         x, y = round(left + width / 2, 2), top + BLOCK - 5
         # let the pointer through to the block and its tooltip
         parts.append(_text(x, y, shard, "middle", ' pointer-events="none"'))
     return parts
-
-
-def _tooltip(span: Span) -> str:
-    details = ", ".join(f"{name} {value}" for name, value in span.details.items())
-    return f"{span.name}: {_duration(span.ended - span.began)}" + (f" ({details})" if details else "")
-
-
-def _mark(mark: TimelineMark, x: float, bottom: float) -> str:
-    return (
-        f'<g stroke="{INK}" fill="{INK}"><title>{_safe(mark.message)}</title>'
-        f'<line x1="{x}" y1="{TOP - 8}" x2="{x}" y2="{bottom}" stroke-dasharray="3 2"/>'
-        f'<circle cx="{x}" cy="{TOP - 10}" r="4"/></g>'
-    )
 
 
 def _legend(spans: Sequence[Span], has_marks: bool, y: float) -> tuple[list[str], float]:

@@ -12,7 +12,7 @@ from senju.backends import BACKENDS
 from senju.backends.backend import Backend
 from senju.backends.options import GameEndOptions, WorkerOptions
 from senju.backends.plan import Plan, PolicyPlan
-from senju.config import MOST_SECONDS, Settings, Share, read_yaml, shown, validated
+from senju.config import MOST_SECONDS, Proportion, Settings, read_yaml, shown, validated
 from senju.errors import ConfigError
 from senju.games import make_game
 from senju.registry import Registry
@@ -64,7 +64,7 @@ class ParallelConfig(GameEndOptions, WorkerOptions):
         description="Where games are played: processes, threads, serial; with settings of its own.",
     )
     gamma: float = Field(1.0, gt=0, le=1, description="Discount of returns, per decision of a seat.")
-    gae_lambda: Share = Field(0.95, description="Mixes short and long returns; 1: long ones.")
+    gae_lambda: Proportion = Field(0.95, description="Mixes short and long returns; 1: long ones.")
 
 
 def resolved(config: ParallelConfig | Mapping[str, Any] | str | os.PathLike[str] | None) -> ParallelConfig:

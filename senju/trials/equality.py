@@ -15,7 +15,7 @@ from torch import Tensor
 from senju.backends.backend import Backend
 from senju.machine import available_cores, math_threads
 from senju.models.weights import Weights
-from senju.runs.run import new_model
+from senju.runs.run import new_models
 from senju.runs.run_config import RunConfig
 from senju.trials.differences import Difference, compare_rollouts, compare_states, compare_weights
 from senju.trials.disturbances import processes_of, send_signal
@@ -86,7 +86,7 @@ def verify(
     disturbed: AbstractContextManager[list[int]]
     threads = math_threads(config.threads or available_cores())
     with threads, Rig(config, SERIAL) as oracle, Rig(config, settings) as rig:
-        tensors = new_model(oracle.game, config).state_dict()
+        tensors = new_models(oracle.game, config)[0].state_dict()
         update = kills = num_bytes = 0
         difference = None
         while difference is None and update < updates:

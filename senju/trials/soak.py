@@ -17,7 +17,7 @@ from senju.errors import WorkerError
 from senju.machine import available_cores, math_threads
 from senju.models.weights import Weights
 from senju.runs.interrupt import StopRequest
-from senju.runs.run import new_model
+from senju.runs.run import new_models
 from senju.runs.run_config import RunConfig
 from senju.trials.differences import Difference, compare_states, compare_weights
 from senju.trials.disturbances import READY, Disturber
@@ -258,6 +258,6 @@ def _check(
             if first_different is None and digest_of(oracle.learner.weights(), _DIGEST_BYTES) != fingerprint:
                 first_different = update
             on_progress(SoakProgress("checking", monotonic() - began, update, 1, statistics))
-        tensors = new_model(oracle.game, config).state_dict()
+        tensors = new_models(oracle.game, config)[0].state_dict()
         weights = compare_weights(oracle.learner.weights(), result.weights, tensors)
         return first_different, weights or compare_states(oracle.backend.snapshot(), result.states)

@@ -13,7 +13,7 @@ import senju
 from senju.backends.serial import Serial
 from senju.errors import WorkerError
 from senju.runs.control import ask
-from senju.runs.monitor import Monitor, read_events, shards_set_aside
+from senju.runs.monitor import Monitor, read_events
 from senju.runs.run import Run
 from senju.training.api import prepare
 from senju.training.trainer import TrainingListener, TrainingProgress
@@ -53,7 +53,7 @@ def test_only_steps_that_were_played_are_counted(crippled: Run) -> None:
 
 
 def test_run_that_lost_a_shard_says_so_at_its_end(crippled: Run, invoke: Invoke) -> None:
-    assert shards_set_aside(crippled.path) == 1
+    assert crippled.summary()["set_aside"] == 1
     shown = invoke("status", crippled.path)
     assert "shards set aside" in shown.stdout
     resumed = invoke("train", "--resume", crippled.path)

@@ -1,7 +1,6 @@
 """Who did what, and when: as a Chrome trace and as a picture."""
 
 import json
-import math
 from collections import defaultdict
 from itertools import combinations, pairwise
 from typing import Any
@@ -14,8 +13,18 @@ from hypothesis import strategies as st
 from senju.backends.schedule import RolloutTask
 from senju.backends.serial import Serial
 from senju.config import Settings, merged
+from senju.runs import timeline as timeline_module
 from senju.runs.run_config import resolve_config
-from senju.runs.timeline import LEFT, RIGHT, SPAN_STYLES, WIDTH, Timeline, busy_share, timeline_svg
+from senju.runs.timeline import (
+    DRAWN_UPDATES,
+    LEFT,
+    RIGHT,
+    SPAN_STYLES,
+    WIDTH,
+    Timeline,
+    busy_share,
+    timeline_svg,
+)
 from senju.workers.role import Activity
 from tests.facts import assert_mentions
 
@@ -55,8 +64,8 @@ def events_of(timeline: Timeline, phase: str) -> list[Event]:
     return [event for event in trace_of(timeline)["traceEvents"] if event["ph"] == phase]
 
 
-def picture_of(timeline: Timeline, **window: Any) -> ElementTree.Element:
-    return ElementTree.fromstring(timeline_svg(timeline, **window))
+def picture_of(timeline: Timeline) -> ElementTree.Element:
+    return ElementTree.fromstring(timeline_svg(timeline))
 
 
 def texts(picture: ElementTree.Element) -> list[str]:
@@ -149,7 +158,7 @@ def test_neighbours_on_a_track_never_overlap_however_their_times_are_rounded(tim
         follows = spans[later]["ts"] >= ends[earlier]
         is_contained = ends[later] <= ends[earlier]  # only what is rounded to no length at all
         assert follows or (is_contained and not spans[later]["dur"])
-    ElementTree.fromstring(timeline_svg(timeline, seconds=math.inf))
+    picture_of(timeline)
 
 
 def test_what_contains_another_comes_before_it() -> None:
@@ -225,25 +234,31 @@ def test_block_stands_where_its_time_is() -> None:
     assert title.text == "learn: 500 ms (update 0)"
 
 
-def test_picture_shows_the_last_updates_or_the_last_seconds() -> None:
-    last_update = picture_of(small_timeline(), updates=1)
+def test_picture_shows_the_last_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(blocks(picture_of(small_timeline()), "learn")) == 2
+    monkeypatch.setattr(timeline_module, "DRAWN_UPDATES", 1)
+    last_update = picture_of(small_timeline())
     assert len(blocks(last_update, "learn")) == 1
     assert len(blocks(last_update, "publish")) == 2  # from the end of the learning before
     assert "the last 1.1 s of 2 s recorded" in texts(last_update)
-    last_second = picture_of(small_timeline(), seconds=0.05)
-    assert len(blocks(last_second, "publish")) == 1
-    assert not blocks(last_second, "rollout")
-    assert "worker 1" in texts(last_second)  # idle, and shown to be
-    assert texts(last_second).count("0 %") == 2
-    assert len(blocks(picture_of(small_timeline(), seconds=math.inf), "learn")) == 2
+    timeline = small_timeline()
+    timeline.add("learner", "learn", 102.0, 102.05)
+    timeline.add("learner", "publish", 102.05, 102.1)
+    timeline.add("learner", "learn", 102.1, 102.15)
+    last_tenth = picture_of(timeline)
+    assert len(blocks(last_tenth, "publish")) == 1
+    assert not blocks(last_tenth, "rollout")
+    assert "worker 1" in texts(last_tenth)  # idle, and shown to be
+    assert texts(last_tenth).count("0 %") == 2
 
 
 def test_time_axis_has_round_steps_in_a_fitting_unit() -> None:
     labels = texts(picture_of(small_timeline()))
     assert {"s", "0", "0.5", "1", "1.5", "2"} <= set(labels)
     assert not {"ms", "0.25", "2.5"} & set(labels)
-    labels = texts(picture_of(small_timeline(), seconds=0.5))
-    assert {"ms", "0", "100", "500"} <= set(labels)
+    short = Timeline()
+    short.add("learner", "learn", 100.0, 100.5)
+    assert {"ms", "0", "100", "500"} <= set(texts(picture_of(short)))
 
 
 def test_shard_is_written_in_blocks_that_are_wide_enough() -> None:
@@ -265,7 +280,9 @@ def test_mark_is_a_line_with_its_message_as_tooltip_whatever_the_message_holds()
     assert title.text == 'worker 1: <"boom" &  [31mred > Traceback'
     assert line.get("x1") == line.get("x2") == str((LEFT + WIDTH - RIGHT) / 2)
     assert any(text.startswith("event") for text in texts(picture))
-    assert not picture_of(timeline, seconds=0.5).findall(f"{SVG}g")
+    for update in range(DRAWN_UPDATES):  # until it lies before what is drawn
+        timeline.add("learner", "learn", 102.0 + update, 102.5 + update)
+    assert not picture_of(timeline).findall(f"{SVG}g")
 
 
 def test_legend_of_many_kinds_stays_inside_the_picture() -> None:
