@@ -165,15 +165,14 @@ class PPO(GradientLearner[Selection, Minibatch]):
     def size_of(self, batch: Selection) -> int:
         return len(batch.indices)
 
-    def tensors(self, batch: Selection) -> Minibatch:
-        indices = batch.indices.to(batch.batch.actions.device)
-        return Minibatch(*(column.index_select(0, indices) for column in batch.batch))
-
     def collate(self, batches: Sequence[Selection]) -> Minibatch:
         """[batch, sample, …]; whole batches are joined once for all steps that choose from them."""
         whole = [selection.batch for selection in batches]
         if list(map(id, self._joined[0])) != list(map(id, whole)):
-            self._joined = (whole, [torch.cat(columns) for columns in zip(*whole, strict=True)])
+            joined = (
+                [torch.cat(columns) for columns in zip(*whole, strict=True)] if len(whole) > 1 else whole[0]
+            )
+            self._joined = (whole, joined)
         starts = np.cumsum([0, *(len(batch.actions) for batch in whole[:-1])]).tolist()
         chosen = [selection.indices + start for selection, start in zip(batches, starts, strict=True)]
         indices = torch.cat(chosen).to(whole[0].actions.device)

@@ -94,7 +94,7 @@ class AgentPlayer(Player):
         num_rows = len(observation)
         if num_rows > self._actor.num_rows:
             self._actor = Actor(self.game, self.model, max(num_rows, 2 * self._actor.num_rows))
-        return self._actor.evaluate_first(observation)
+        return self._actor.evaluate(observation)
 
 
 SOONER = 0.99  # a result one ply further off counts this much: win early, lose late
