@@ -18,12 +18,9 @@ from senju.timing import add_seconds
 
 @dataclass(frozen=True)
 class LearnerSettings:
-    """A learner and its schedule, as plain data that can be sent anywhere.
+    """A learner and its schedule, as plain data that can be sent anywhere."""
 
-    In self-play there is one learner, for all seats; its `seat` is 0.
-    """
-
-    seat: int
+    seat: int  # 0 in self-play, where one learner is for all seats
     model: Settings
     algorithm: Settings
     seed: int

@@ -250,7 +250,9 @@ class Replay:
             return
         weights, is_ready = state["weights"], self._tree.all_weights() > 0.0
         if weights.shape == is_ready.shape:
-            weights = np.where(self._is_written_over(), 0.0, weights)
+            # a place that holds a younger rollout than the newest that was taken in was written over
+            is_gone = (self._links.turns < 0) & (self.ring.begun_turns.reshape(-1) > self.newest_turn)
+            weights = np.where(np.repeat(is_gone, self._linker.segment_size), 0.0, weights)
             if is_following:
                 weights = np.where(is_ready, np.where(weights > 0.0, weights, state["largest"]), 0.0)
         if weights.shape != is_ready.shape or not np.array_equal(weights > 0.0, is_ready):
@@ -261,8 +263,3 @@ class Replay:
             )
         self._tree.set(np.arange(len(weights)), weights)
         self._largest = float(state["largest"][0])
-
-    def _is_written_over(self) -> NDArray[np.bool_]:
-        """Of each frame, whether its place holds a younger rollout than the newest that was taken in."""
-        is_gone = (self._links.turns < 0) & (self.ring.begun_turns.reshape(-1) > self.newest_turn)
-        return np.repeat(is_gone, self._linker.segment_size)

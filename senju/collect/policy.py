@@ -31,28 +31,6 @@ class Policy(NamedTuple):
 
 
 @compiled
-def _keep_own(
-    seats: NDArray[np.int8],  # [row, acting], in: all that act; out: -1 where the policy does not
-    seated: NDArray[np.int32],  # [row, seat]
-    is_resting: NDArray[np.bool_],  # [row]
-    positions: NDArray[np.int64],
-) -> int:
-    """List the places (row * acting + place) in which the current policy decides."""
-    count, num_places = 0, seats.shape[1]
-    for row in range(seats.shape[0]):
-        for place in range(num_places):
-            seat = seats[row, place]
-            if seat < 0:
-                continue
-            if is_resting[row] or seated[row, seat] != CURRENT:
-                seats[row, place] = -1
-                continue
-            positions[count] = row * num_places + place
-            count += 1
-    return count
-
-
-@compiled
 def _take_seat(
     observation: NDArray[np.uint8],  # [row, acting, bytes]
     legal: NDArray[np.uint64],  # [row, acting, words]
@@ -137,7 +115,10 @@ class PolicyInPlay:
     ) -> None:
         """Take what the policy sees in this step, and find the positions in which it decides."""
         if self.seat is None:  # `seen` is the slot
-            self.positions = self._room[: _keep_own(seen.seats, seated, is_resting, self._room)]
+            who = seated[np.arange(len(seated))[:, None], seen.seats]  # anyone where no seat acts
+            is_own = (seen.seats >= 0) & (who == CURRENT) & ~is_resting[:, None]
+            seen.seats[~is_own] = -1
+            self.positions = np.flatnonzero(is_own)
         else:
             self.positions = self._take_seat(seen, seated, is_resting, self.slot.observations_at(time))
 

@@ -221,10 +221,7 @@ class OpponentTable(Others):
         return those
 
     def _player(self, number: int, place: int) -> Player | None:
-        """The opponent with that number, in a place; None if it is gone.
-
-        That happens to a shard that was set aside and is played again by a resumed run.
-        """
+        """The opponent of that number; None if it is gone, as when a shard that was set aside plays again."""
         if number <= len(self.settings.fixed):
             if number not in self._fixed:
                 self._fixed[number] = self._new_fixed(number)
