@@ -11,7 +11,6 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from senju.algorithms.dqn_loss import REPORT, Rules, Transitions, dqn_loss, transitions
 from senju.algorithms.gradient_learner import (
     GradientConfig,
     GradientLearner,
@@ -24,6 +23,7 @@ from senju.algorithms.networks import Loss, Network, SingleNetwork
 from senju.algorithms.optimising import load_weights, refuse_divergence
 from senju.algorithms.replay import Priorities, Replay
 from senju.algorithms.ring_reader import Sample
+from senju.algorithms.transitions import Transitions, transitions
 from senju.collect.exploration import Acting
 from senju.collect.slots import Ring, Rollout
 from senju.config import Part
@@ -31,6 +31,8 @@ from senju.errors import ConfigError
 from senju.games.game import Game, SeatView
 from senju.models.model import Model
 from senju.timing import StageClock
+
+REPORT = ("loss", "mean_error", "mean_value", "mean_target")  # of each gradient step
 
 
 class DQNConfig(GradientConfig):
@@ -114,7 +116,6 @@ class DQN(GradientLearner[Sample, Transitions]):
     def __init__(self, model: Model, config: Part, setup: LearnerSetup) -> None:
         assert isinstance(config, DQNConfig)
         super().__init__(model, config, setup)
-        self.rules = Rules(config.double, config.dueling, config.huber_delta)
         self.target = copy.deepcopy(self.model).requires_grad_(False)
         self.networks = (*self.networks, SingleNetwork(self.target, self.optimizer))
         self.gradient_steps = 0
@@ -236,17 +237,38 @@ class DQN(GradientLearner[Sample, Transitions]):
     def size_of(self, batch: Sample) -> int:
         return len(batch.frames)
 
-    def tensors(self, batch: Sample) -> Transitions:
-        return Transitions(*(column.squeeze(0) for column in self.collate([batch])))
-
     def collate(self, batches: Sequence[Sample]) -> Transitions:
         return transitions(batches, self.num_actions, self.setup.device)
 
     def compute_loss(self, networks: Sequence[Network], batch: Transitions, clock: StageClock) -> Loss:
+        """How wrong the network's values are; axes before the samples' are carried along."""
         network, target = networks
-        found = dqn_loss(network, target, batch, self.rules, clock)
-        errors = found.errors if self.config.prioritised else None
-        return Loss((found.losses.sum(),), None, found.report, errors)
+        with torch.no_grad():
+            targets = batch.returns + batch.factors * self._next_values(network, target, batch)
+        clock.lap("targets")
+        logits, positions = network(batch.observation)
+        values = chosen_values(logits, positions, batch.is_legal, batch.actions, self.config.dueling)
+        delta = self.config.huber_delta
+        losses = torch.nn.functional.huber_loss(values, targets, reduction="none", delta=delta)
+        loss = (batch.weights * losses).mean(-1)
+        clock.lap("forward")
+        values = values.detach()
+        errors = values - targets
+        numbers = [loss.detach(), errors.abs().mean(-1), values.mean(-1), targets.mean(-1)]
+        report = torch.stack(numbers, -1)
+        return Loss((loss.sum(),), None, report, errors if self.config.prioritised else None)
+
+    def _next_values(self, network: Network, target: Network, batch: Transitions) -> Tensor:
+        """The value of the best legal action, by the target network."""
+        observation, is_legal, is_dueling = batch.next_observation, batch.is_next_legal, self.config.dueling
+        logits, positions = target(observation)
+        judged = network(observation)[0] if self.config.double else logits
+        # the best logit is the best value, dueling or not
+        best = judged.masked_fill(~is_legal, -torch.inf).argmax(-1)
+        values = chosen_values(logits, positions, is_legal, best, is_dueling)
+        # where a limit ended the game, no action may be legal any more
+        otherwise = positions if is_dueling else logits.amax(-1)
+        return torch.where(is_legal.any(-1), values, otherwise)
 
     @property
     def target_share(self) -> float:
@@ -281,3 +303,17 @@ class DQN(GradientLearner[Sample, Transitions]):
         kept = {n.removeprefix(prefix): t.numpy() for n, t in state.tensors.items() if n.startswith(prefix)}
         self.replay.rebuild(last_turn=self._num_turns - 1)
         self.replay.load_state(kept, self.is_following)
+
+
+def chosen_values(
+    logits: Tensor, values: Tensor, is_legal: Tensor, actions: Tensor, is_dueling: bool
+) -> Tensor:
+    """The value [..., sample] of one action each, by a network's outputs.
+
+    A dueling network's logits are advantages: the mean of the legal ones is taken off (Wang 2016, eq. 9).
+    """
+    chosen = logits.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+    if not is_dueling:
+        return chosen
+    mean = (logits * is_legal).sum(-1) / is_legal.sum(-1).clamp(min=1)
+    return values + chosen - mean

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Generator, Sequence
-from typing import Annotated, Generic, NamedTuple, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from senju.algorithms.learner import Learner, LearnerSetup, LearnerState
 from senju.algorithms.networks import Loss, Network, SingleNetwork
-from senju.algorithms.optimising import Schedule, load_network, saved_network, scheduled, set_learning_rate
+from senju.algorithms.optimising import Schedule, load_network, saved_network, scheduled
 from senju.collect.slots import Rollout
 from senju.config import Part
 from senju.models.model import Model
@@ -78,10 +78,6 @@ class GradientLearner(Learner, Generic[BatchT, TensorsT]):
         """How many decisions a batch has; batches of one size can be collated."""
 
     @abstractmethod
-    def tensors(self, batch: BatchT) -> TensorsT:
-        """A batch as tensors [sample, …] on the learner's device."""
-
-    @abstractmethod
     def collate(self, batches: Sequence[BatchT]) -> TensorsT:
         """Batches of one size as tensors [batch, sample, …] on the learner's device."""
 
@@ -109,19 +105,19 @@ class GradientLearner(Learner, Generic[BatchT, TensorsT]):
 
     def update(self, rollouts: Sequence[Rollout]) -> Metrics:
         """Run `learn`, and take each gradient step alone."""
-        learning = self.learn(rollouts)
-        try:
-            batch = next(learning)
-            while True:
-                tensors = self.tensors(batch)
-                self.clock.lap("gather")
-                step = self.gradient_step(self.networks, tensors, self.clock)
-                self.move_target()
-                self.clock.lap("optimise")
-                batch = learning.send(step)
-        except StopIteration as end:
-            metrics: Metrics = end.value
-            return metrics
+        learning, step = self.learn(rollouts), None
+        while True:
+            try:
+                batch = learning.send(step)  # type: ignore[arg-type]  # None starts it
+            except StopIteration as end:
+                metrics: Metrics = end.value
+                return metrics
+            stacked: Any = self.collate([batch])
+            tensors = type(stacked)(*(column[0] for column in stacked))
+            self.clock.lap("gather")
+            step = self.gradient_step(self.networks, tensors, self.clock)
+            self.move_target()
+            self.clock.lap("optimise")
 
     def _means(self, reports: Sequence[Tensor], names: Sequence[str]) -> Metrics:
         """The means of an update's reports, by name; empty without a step. Waits for the device."""
@@ -140,7 +136,8 @@ class GradientLearner(Learner, Generic[BatchT, TensorsT]):
     def _set_learning_rate(self) -> float:
         config = self.config
         rate = scheduled(config.learning_rate, config.schedule, config.final_learning_rate, self.progress)
-        set_learning_rate(self.optimizer, rate)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
         return rate
 
     def state(self) -> LearnerState:

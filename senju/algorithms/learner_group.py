@@ -135,10 +135,7 @@ class LearnerGroup:
         return turn - self._ordered[seat] if self.runner.is_busy(seat) else 0
 
     def _wait_for_the_slowest(self, turn: int) -> list[Trained]:
-        """Wait for learners that collecting is too far ahead of.
-
-        A learner that takes far longer than any before hangs; the others continue without it.
-        """
+        """Wait for learners that collecting is too far ahead of; the others go on without one that hangs."""
         late = [
             seat
             for seat in self._seats

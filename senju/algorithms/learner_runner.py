@@ -13,16 +13,14 @@ from senju.config import Settings
 from senju.games.game import Game, SeatView
 from senju.machine import math_threads
 from senju.models.weights import Weights
+from senju.timing import add_seconds
 
 
 @dataclass(frozen=True)
 class LearnerSettings:
-    """A learner and its schedule, as plain data that can be sent anywhere.
+    """A learner and its schedule, as plain data that can be sent anywhere."""
 
-    In self-play there is one learner, for all seats; its `seat` is 0.
-    """
-
-    seat: int
+    seat: int  # 0 in self-play, where one learner is for all seats
     model: Settings
     algorithm: Settings
     seed: int
@@ -194,13 +192,7 @@ class SequentialLearners(LearnerRunner):
         self.learners[seat].load_state(state)
 
     def take_timings(self) -> dict[str, float]:
-        return summed([learner.take_timings() for learner in self.learners])
-
-
-def summed(timings: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Seconds per stage, added up."""
-    total: dict[str, float] = {}
-    for each in timings:
-        for stage, seconds in each.items():
-            total[stage] = total.get(stage, 0.0) + seconds
-    return total
+        total: dict[str, float] = {}
+        for learner in self.learners:
+            add_seconds(total, learner.take_timings())
+        return total

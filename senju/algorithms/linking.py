@@ -215,17 +215,13 @@ class Linker:
         self._waiting = Waiting(
             np.zeros((*queues, n_step), _ENTRY), np.zeros(queues, np.int64), np.zeros(queues, np.int64)
         )
-        self._newest = np.full(shape.num_shards, -1, np.int64)
+        self.newest = np.full(shape.num_shards, -1, np.int64)  # [shard], the turn linked last; -1: none
         self.links = Links(
             turns=np.full(num_segments, -1, np.int64),
             num_ready=np.zeros(num_segments, np.int64),
             ready=np.zeros((num_segments, self.segment_size), np.int32),
             outcomes=np.zeros(self.num_frames, OUTCOME),
         )
-
-    def newest(self, shard: int) -> int:
-        """The turn that was linked last; -1: none."""
-        return int(self._newest[shard])
 
     def segment(self, shard: int, turn: int) -> int:
         """Where that rollout lies."""
@@ -241,16 +237,16 @@ class Linker:
         self.links.turns.fill(-1)
         self.links.num_ready.fill(0)
         self._waiting.counts.fill(0)
-        self._newest.fill(-1)
+        self.newest.fill(-1)
 
     def link(self, shard: int, turn: int, steps: Steps) -> None:
         """Go on by a rollout; where one was left out before it, what waited is never ready."""
         segment = self.segment(shard, turn)
         self.drop(segment)
         waiting = Waiting(*(column[shard] for column in self._waiting))
-        if turn != self._newest[shard] + 1:
+        if turn != self.newest[shard] + 1:
             waiting.counts.fill(0)
-        self._newest[shard], self.links.turns[segment] = turn, turn
+        self.newest[shard], self.links.turns[segment] = turn, turn
         _link(
             steps,
             waiting,

@@ -26,10 +26,6 @@ class MaskedCategorical:
         """Log-probability of each row's action; minus infinity for an illegal one."""
         return self.log_probs.gather(-1, actions.long().unsqueeze(-1)).squeeze(-1)
 
-    def probs(self) -> Tensor:
-        """Probabilities; exactly 0 where illegal."""
-        return self.log_probs.exp()
-
     def entropy(self) -> Tensor:
         """Entropy in nats."""
         is_impossible = self.log_probs.isneginf()  # illegal, or legal with a logit of minus infinity

@@ -1,9 +1,12 @@
 """The network that a gradient step changes: one model with its optimizer, or rows of a stack of models.
 
 The loss of an algorithm is written for both. A stack's tensors have one more axis, which comes first.
+
+    logits, values = network(observation)
+    network.backward(loss)
+    gradient_norm = network.descend(max_norm=0.5)
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -27,28 +30,7 @@ class Loss(NamedTuple):
         torch.autograd.backward(self.outputs, self.slopes)
 
 
-class Network(ABC):
-    """What a gradient step does with a network.
-
-    logits, values = network(observation)
-    network.backward(loss)
-    gradient_norm = network.descend(max_norm=0.5)
-    """
-
-    @abstractmethod
-    def __call__(self, observation: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits [..., sample, action] and values [..., sample]."""
-
-    @abstractmethod
-    def backward(self, loss: Loss) -> None:
-        """Compute the gradient."""
-
-    @abstractmethod
-    def descend(self, max_norm: float) -> Tensor:
-        """Take an Adam step along the gradient, clipped to `max_norm`; return the gradient's norm [...]."""
-
-
-class SingleNetwork(Network):
+class SingleNetwork:
     """One model and its optimizer."""
 
     def __init__(self, model: Model, optimizer: torch.optim.Optimizer) -> None:
@@ -56,20 +38,23 @@ class SingleNetwork(Network):
         self._parameters = [p for p in model.parameters() if p.requires_grad]
 
     def __call__(self, observation: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits [sample, action] and values [sample]."""
         output: tuple[Tensor, Tensor] = self.model(observation)
         return output
 
     def backward(self, loss: Loss) -> None:
+        """Compute the gradient."""
         loss.backward()
 
     def descend(self, max_norm: float) -> Tensor:
+        """Take an Adam step along the gradient, clipped to `max_norm`; return the gradient's norm."""
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, max_norm, foreach=True)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
         return norm
 
 
-class StackedNetwork(Network):
+class StackedNetwork:
     """Some rows of a stack, for one gradient step."""
 
     def __init__(self, stack: ModelStack, rows: Sequence[int], adam: "StackedAdam") -> None:
@@ -77,13 +62,19 @@ class StackedNetwork(Network):
         self._leaves = stack.leaves(rows)
 
     def __call__(self, observation: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits [row, sample, action] and values [row, sample]."""
         return self._stack(self._leaves, self._rows, observation)
 
     def backward(self, loss: Loss) -> None:
+        """Compute the gradients."""
         self._gradient = self._stack.gradient(self._leaves, loss.outputs, loss.slopes)  # [row, number]
 
     def descend(self, max_norm: float) -> Tensor:
+        """Take an Adam step along each gradient, clipped to `max_norm`; return the norms [row]."""
         return self._adam.step(self._rows, self._gradient, max_norm)
+
+
+Network = SingleNetwork | StackedNetwork
 
 
 class StackedAdam:

@@ -25,12 +25,6 @@ def scheduled(rate: float, schedule: Schedule, final_share: float, done: float) 
     return rate * (final_share + (1.0 - final_share) * falls[schedule])
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """For all parameters alike."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-
-
 def saved_network(model: Model, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Copies of the weights (`model.…`) and of the optimizer's moments (`optimizer.…`)."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from senju.algorithms.gradient_learner import GradientConfig, GradientLearner, Learning, Metrics
+from senju.algorithms.gradient_learner import GradientConfig, GradientLearner, Learning
 from senju.algorithms.learner import LearnerSetup
 from senju.algorithms.networks import Loss, Network
 from senju.algorithms.optimising import refuse_divergence
@@ -148,7 +148,9 @@ class PPO(GradientLearner[Selection, Minibatch]):
         if not is_known.all():
             columns = [column[is_known] for column in columns]
         observation, legal, actions, log_probs, values, advantages, returns = columns
-        metrics = _describe(returns, values)
+        variance = float(returns.var())
+        explained = 1.0 - float((returns - values).var()) / variance if variance > 0 else 0.0
+        metrics = {"explained_variance": explained, "mean_value": float(values.mean())}
         if self.config.normalise_advantages:
             advantages = (advantages - advantages.mean()) / (advantages.std() + np.float32(1e-8))
         batch = (observation, legal.view(np.int64), actions, log_probs, advantages, returns)
@@ -165,15 +167,14 @@ class PPO(GradientLearner[Selection, Minibatch]):
     def size_of(self, batch: Selection) -> int:
         return len(batch.indices)
 
-    def tensors(self, batch: Selection) -> Minibatch:
-        indices = batch.indices.to(batch.batch.actions.device)
-        return Minibatch(*(column.index_select(0, indices) for column in batch.batch))
-
     def collate(self, batches: Sequence[Selection]) -> Minibatch:
         """[batch, sample, …]; whole batches are joined once for all steps that choose from them."""
         whole = [selection.batch for selection in batches]
         if list(map(id, self._joined[0])) != list(map(id, whole)):
-            self._joined = (whole, [torch.cat(columns) for columns in zip(*whole, strict=True)])
+            joined = (
+                [torch.cat(columns) for columns in zip(*whole, strict=True)] if len(whole) > 1 else whole[0]
+            )
+            self._joined = (whole, joined)
         starts = np.cumsum([0, *(len(batch.actions) for batch in whole[:-1])]).tolist()
         chosen = [selection.indices + start for selection, start in zip(batches, starts, strict=True)]
         indices = torch.cat(chosen).to(whole[0].actions.device)
@@ -195,9 +196,3 @@ _KL = LossReport._fields.index("approximate_kl")
 def _flat(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Rollouts' arrays [time, row, acting, …] joined as [decision, …]."""
     return np.concatenate([array.reshape(-1, *array.shape[3:]) for array in arrays])
-
-
-def _describe(returns: NDArray[np.float32], values: NDArray[np.float32]) -> Metrics:
-    variance = float(returns.var())
-    explained = 1.0 - float((returns - values).var()) / variance if variance > 0 else 0.0
-    return {"explained_variance": explained, "mean_value": float(values.mean())}

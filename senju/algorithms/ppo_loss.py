@@ -192,12 +192,8 @@ def _explain_refusal(sample: int, logits: Tensor, batch: Minibatch) -> NoReturn:
 def reference_loss(logits: Tensor, values: Tensor, batch: Minibatch, coefficients: Coefficients) -> Loss:
     """The same for PyTorch's own differentiation, on any device."""
     loss, numbers = ppo_loss(logits, values, batch, coefficients)
-    if not bool(numbers.isfinite().all()):
-        _explain_loss(logits, batch)
-    return Loss((loss.sum(),), None, numbers)
-
-
-def _explain_loss(logits: Tensor, batch: Minibatch) -> NoReturn:
+    if bool(numbers.isfinite().all()):
+        return Loss((loss.sum(),), None, numbers)
     policy = MaskedCategorical(logits.detach(), unpack_legal_bits(batch.legal, logits.shape[-1]))
     refused = (~policy.log_prob(batch.actions).isfinite()).nonzero()
     if len(refused):

@@ -10,8 +10,7 @@ Writers that do not wait are followed by `follow` and read by `sample(..., redra
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,19 +55,11 @@ def _draw_alike(
         chosen[each] = segment * ready.shape[1] + ready[segment, numbers[each] - before]
 
 
-@dataclass(frozen=True)
-class Priorities:
+class Priorities(NamedTuple):
     """Proportional prioritisation (Schaul 2016): drawn by |error|^exponent, corrected by weights."""
 
     exponent: float = 0.6
     smallest: float = 1e-3  # added to errors, so that every decision is drawn again some day
-
-    def __post_init__(self) -> None:
-        if not (self.exponent >= 0 and self.smallest > 0):
-            raise ConfigError(
-                f"priorities with exponent={self.exponent:g} and smallest={self.smallest:g}: "
-                "expected an exponent of 0 or more, and more than 0 as the smallest error"
-            )
 
 
 class Replay:
@@ -135,7 +126,7 @@ class Replay:
             places = np.arange(self._linker.segment(shard, 0), self._linker.segment(shard + 1, 0))
             self._drop(places[self._links.turns[places] < oldest])
             for turn in complete:
-                if turn >= oldest and turn > self._linker.newest(shard):
+                if turn >= oldest and turn > self._linker.newest[shard]:
                     num_taken += self._take(shard, turn)
         self._count()
         return num_taken
@@ -159,26 +150,21 @@ class Replay:
         before = self._links.num_ready.copy()
         self._linker.link(shard, turn, steps)
         self.num_collected += int((steps.seats >= 0).sum())
-        if self._tree is not None:
-            self._weigh_new(self._tree, before)
-        return True
-
-    def _weigh_new(self, tree: SumTree, before: NDArray[np.int64]) -> None:
-        """Give the decisions that became ready their first weight."""
-        size = self._linker.segment_size
         for segment in np.flatnonzero(self._links.num_ready > before).tolist():
-            new = self._links.ready[segment, before[segment] : self._links.num_ready[segment]]
-            weights = tree.all_weights()[segment * size : (segment + 1) * size].copy()
-            weights[new] = self._largest
-            tree.set_range(segment * size, weights)
+            self._weigh(segment, before[segment], self._largest)
+        return True
 
     def _drop(self, segments: NDArray[np.int64]) -> None:
         """What lies there, if anything does, is no longer drawn."""
-        size = self._linker.segment_size
         for segment in segments[self._links.turns[segments] >= 0].tolist():
+            self._weigh(segment, 0, 0.0)
             self._linker.drop(segment)
-            if self._tree is not None:
-                self._tree.set_range(segment * size, np.zeros(size))
+
+    def _weigh(self, segment: int, first: int, weight: float) -> None:
+        """Give a segment's ready decisions from the first on one weight, where there are priorities."""
+        if self._tree is not None:
+            ready = self._links.ready[segment, first : self._links.num_ready[segment]].astype(np.int64)
+            self._tree.set(segment * self._linker.segment_size + ready, np.full(len(ready), weight))
 
     def _count(self) -> None:
         np.cumsum(self._links.num_ready, out=self._ends)
@@ -264,7 +250,9 @@ class Replay:
             return
         weights, is_ready = state["weights"], self._tree.all_weights() > 0.0
         if weights.shape == is_ready.shape:
-            weights = np.where(self._is_written_over(), 0.0, weights)
+            # a place that holds a younger rollout than the newest that was taken in was written over
+            is_gone = (self._links.turns < 0) & (self.ring.begun_turns.reshape(-1) > self.newest_turn)
+            weights = np.where(np.repeat(is_gone, self._linker.segment_size), 0.0, weights)
             if is_following:
                 weights = np.where(is_ready, np.where(weights > 0.0, weights, state["largest"]), 0.0)
         if weights.shape != is_ready.shape or not np.array_equal(weights > 0.0, is_ready):
@@ -273,12 +261,5 @@ class Replay:
                 f"places and the kept rollouts hold {len(self)} in {len(is_ready)}, or in others: "
                 "they do not belong together"
             )
-        self._tree.set_range(0, weights)
+        self._tree.set(np.arange(len(weights)), weights)
         self._largest = float(state["largest"][0])
-
-    def _is_written_over(self) -> NDArray[np.bool_]:
-        """Of each frame, whether its place holds a younger rollout than the newest that was taken in."""
-        sequence_numbers = self._reader.sequence_numbers
-        youngest = np.where(sequence_numbers > 0, sequence_numbers - 1, -1 - sequence_numbers)
-        is_gone = (self._links.turns < 0) & (youngest > self.newest_turn)
-        return np.repeat(is_gone, self._linker.segment_size)

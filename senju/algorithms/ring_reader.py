@@ -174,10 +174,7 @@ class RingReader:
         """All of a rollout; None where it does not lie there, or not any more."""
         copied = self._copied(shard, turn, Slot._fields)
         # the columns that pass are written over before the rollout's sequence number changes
-        begun = np.maximum(
-            self.ring.sequence_numbers[shard] - 1, -1 - self.ring.sequence_numbers[shard]
-        ).max()
-        is_passed = begun >= turn + self.ring.columns.log_probs.shape[1]
+        is_passed = self.ring.begun_turns[shard].max() >= turn + self.ring.columns.log_probs.shape[1]
         return Slot(*copied) if copied is not None and not is_passed else None
 
     def _copied(self, shard: int, turn: int, names: Sequence[str]) -> list[NDArray[Any]] | None:

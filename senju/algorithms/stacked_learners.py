@@ -18,7 +18,6 @@ from senju.algorithms.learner_runner import (
     Trained,
     TrainingTask,
     rollouts_of,
-    summed,
 )
 from senju.algorithms.networks import Network, StackedAdam, StackedNetwork
 from senju.collect.slots import Ring, Rollout
@@ -27,7 +26,7 @@ from senju.games.game import Game, SeatView
 from senju.machine import math_threads
 from senju.models.stacked import ModelStack, can_stack
 from senju.models.weights import Weights
-from senju.timing import StageClock
+from senju.timing import StageClock, add_seconds
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +50,7 @@ class LearnerStack:
         ]
         self.networks = self._stacks[0]
         self._adam = StackedAdam(self.networks, [each.optimizer for each in learners])
-        self._clock = StageClock()
+        self.clock = StageClock()  # of the common steps; learners time their own stages
 
     def update(self, rollouts: Mapping[int, Sequence[Rollout]]) -> dict[int, Metrics]:
         """Train the learners of some rows, each on its own rollouts."""
@@ -97,24 +96,21 @@ class LearnerStack:
                 with self._named(row):
                     self._gradient_step([row], batches)
             raise
-        self._move_targets(rows)
-        self._clock.lap("optimise")
+        shares = {row: self._learners[row].target_share for row in rows}
+        moved = [row for row in rows if shares[row]]
+        if moved:
+            self._stacks[1].follow(self.networks, moved, shares[moved[0]])
+        self.clock.lap("optimise")
         errors = [None] * len(rows) if step.errors is None else step.errors
         return {row: GradientStep(step.report[i], errors[i]) for i, row in enumerate(rows)}
 
     def _gradient_step(self, rows: Sequence[int], batches: Mapping[int, Any]) -> GradientStep:
         learner = self._learners[rows[0]]  # all have its settings
-        self._clock.start()
+        self.clock.start()
         batch = learner.collate([batches[row] for row in rows])
-        self._clock.lap("gather")
+        self.clock.lap("gather")
         networks: list[Network] = [StackedNetwork(stack, rows, self._adam) for stack in self._stacks]
-        return learner.gradient_step(networks, batch, self._clock)
-
-    def _move_targets(self, rows: Sequence[int]) -> None:
-        shares = {row: self._learners[row].target_share for row in rows}
-        moved = [row for row in rows if shares[row]]
-        if moved:
-            self._stacks[1].follow(self.networks, moved, shares[moved[0]])
+        return learner.gradient_step(networks, batch, self.clock)
 
     @contextmanager
     def _named(self, row: int) -> Iterator[None]:
@@ -123,10 +119,6 @@ class LearnerStack:
             yield
         except SenjuError as error:
             raise type(error)(f"{self._names[row]}: {error}") from error
-
-    def take_timings(self) -> dict[str, float]:
-        """Seconds per stage of the common steps since the last call; learners time their own stages."""
-        return self._clock.take()
 
 
 class StackedLearners(SequentialLearners):
@@ -196,4 +188,7 @@ class StackedLearners(SequentialLearners):
 
     def take_timings(self) -> dict[str, float]:
         """Of all learners and stacks together."""
-        return summed([super().take_timings(), *(stack.take_timings() for stack in self._stacks)])
+        total = super().take_timings()
+        for stack in self._stacks:
+            add_seconds(total, stack.clock.take())
+        return total

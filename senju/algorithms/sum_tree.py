@@ -19,18 +19,6 @@ def _set(tree: NDArray[np.float64], indices: NDArray[np.int64], weights: NDArray
 
 
 @compiled
-def _set_range(tree: NDArray[np.float64], start: int, weights: NDArray[np.float64]) -> None:
-    """Consecutive weights: all leaves, then every level above them once."""
-    leaves = tree.shape[0] // 2
-    tree[leaves + start : leaves + start + weights.shape[0]] = weights
-    low, high = leaves + start, leaves + start + weights.shape[0] - 1
-    while low > 1:
-        low, high = low // 2, high // 2
-        for node in range(low, high + 1):
-            tree[node] = tree[2 * node] + tree[2 * node + 1]
-
-
-@compiled
 def _draw(
     tree: NDArray[np.float64], seed: np.uint64, step: int, stream: int, chosen: NDArray[np.int64]
 ) -> None:
@@ -88,11 +76,6 @@ class SumTree:
     def set(self, indices: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
         """Change some weights; of an index that comes twice, the last counts."""
         _set(self._tree, indices, weights)
-
-    def set_range(self, start: int, weights: NDArray[np.float64]) -> None:
-        """Change the weights of consecutive indices."""
-        if len(weights):
-            _set_range(self._tree, start, weights)
 
     def draw(self, seed: np.uint64, step: int, stream: int, chosen: NDArray[np.int64]) -> None:
         """Write indices drawn in proportion to the weights, one from each equal part of the whole."""

@@ -67,7 +67,7 @@ def warm_up_plan(plan: Plan, game: Game, models: PlanModels) -> None:
         settings = TableSettings(fixed=(OpponentSpec("random"),) * 2, in_play=1)
         orders = Orders(ids=(1, 2), places=(-1, -1), odds=(0.5, 0.5))
         policies, no_weights = [Policy(model) for model in models.policies], dict[int, Weights]()
-        others = OpponentTable(game, 1, settings, policies, models.fixed, no_weights.__getitem__)
+        others = OpponentTable(game, settings, policies, models.fixed, no_weights.__getitem__)
         player = RolloutPlayer(game, policies, 1, StageClock(), others=others)
         view = policy_view(game, len(policies))
         slots = [new_slot(view, _WARM_UP_STEPS, 1) for _ in policies]
@@ -106,7 +106,7 @@ def new_rollout_player(
     ]
     num_rows, others = plan.games_per_shard, None
     if plan.opponents is not None:
-        others = OpponentTable(game, num_rows, plan.opponents, policies, models.fixed, weights_at)
+        others = OpponentTable(game, plan.opponents, policies, models.fixed, weights_at)
     return RolloutPlayer(game, policies, num_rows, clock, plan.resignation, others, plan.whole_games)
 
 

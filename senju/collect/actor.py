@@ -12,11 +12,10 @@ import torch
 from numpy.typing import NDArray
 
 from senju.games.game import Game, SeatView
-from senju.models.mlp import Mlp
 from senju.models.model import Model
-from senju.models.stacked import ModelStack, have_one_shape
+from senju.models.stacked import ModelStack
 
-Evaluation = tuple[NDArray[np.float32], NDArray[np.float32]]  # logits [sample, action], values [sample]
+NetworkOutput = tuple[NDArray[np.float32], NDArray[np.float32]]  # logits [sample, action], values [sample]
 
 
 class Actor:
@@ -30,27 +29,21 @@ class Actor:
         self._logits = np.zeros((self._batch, game.num_actions), np.float32)
         self._values = np.zeros(self._batch, np.float32)
 
-    def evaluate(self, observation: NDArray[Any]) -> Evaluation:
-        """Logits [row * acting, action] and values [row * acting] of a batch of observations."""
-        self._input.copy_(torch.from_numpy(observation).view(self._input.shape))
-        logits, values = self.model(self._input)
-        return logits.numpy(), values.numpy()
-
-    def evaluate_first(self, observation: NDArray[Any]) -> Evaluation:
-        """Evaluate a batch that may be smaller: observations [batch, 1, *observation_shape]."""
-        batch = self._input[: len(observation)]
-        batch.copy_(torch.from_numpy(observation).view(batch.shape))
+    def evaluate(self, observation: NDArray[Any]) -> NetworkOutput:
+        """The outputs for a batch of observations: as many as there is room for, or fewer."""
+        given = torch.from_numpy(observation).view(-1, *self._input.shape[1:])
+        batch = self._input[: len(given)].copy_(given)
         logits, values = self.model(batch)
         return logits.numpy(), values.numpy()
 
-    def evaluate_some(self, observation: NDArray[Any], positions: NDArray[np.int64]) -> Evaluation:
+    def evaluate_some(self, observation: NDArray[Any], positions: NDArray[np.int64]) -> NetworkOutput:
         """Evaluate only some positions (row * acting + place); the values of the others are 0."""
         if len(positions) == self._batch:
             return self.evaluate(observation)
         self._values.fill(0.0)
         if len(positions):
             chosen = observation.reshape(self._input.shape)[positions]
-            self._logits[positions], self._values[positions] = self.evaluate_first(chosen)
+            self._logits[positions], self._values[positions] = self.evaluate(chosen)
         return self._logits, self._values
 
 
@@ -67,15 +60,10 @@ class StackedActor:
         self._leaves = self._stack.leaves(self._rows)
         self._input = torch.zeros(len(models), num_rows, *view.observation_shape)
 
-    def evaluate(self, observations: Sequence[NDArray[Any]]) -> list[Evaluation]:
+    def evaluate(self, observations: Sequence[NDArray[Any]]) -> list[NetworkOutput]:
         """The evaluation of one batch [row, 1, *observation_shape] for each model."""
         for batch, observation in zip(self._input, observations, strict=True):
             batch.copy_(torch.from_numpy(observation).view(batch.shape))
         logits, values = self._stack(self._leaves, self._rows, self._input)
         found = zip(logits.contiguous().numpy(), values.numpy(), strict=True)
         return list(found)
-
-
-def are_stackable(models: Sequence[Model]) -> bool:
-    """Whether one computation for all is faster: `vmap`, which stacks other networks, is slow on a CPU."""
-    return len(models) > 1 and type(models[0]) is Mlp and have_one_shape(models)

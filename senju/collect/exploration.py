@@ -1,4 +1,7 @@
-"""How a policy turns logits into actions: sampling, picking the best, and mostly picking the best."""
+"""How a policy turns logits into actions: sampling, picking the best, and mostly picking the best.
+
+Chance depends on (seed, row id, game number, step, stream) alone.
+"""
 
 import math
 from typing import Literal, NamedTuple
@@ -193,10 +196,7 @@ def mostly_best_actions(
     explored: NDArray[np.bool_],
     best_values: NDArray[np.float32],
 ) -> None:
-    """Write the best action, or with a chance of `epsilon` any legal one, which of both; and the best value.
-
-    Chance depends on (seed, row id, game number, step, stream) alone.
-    """
+    """Write the best action, or with a chance of `epsilon` any legal one; which of both; the best value."""
     row = _mostly_best(
         logits, values, legal, seats, clock, seed, stream, epsilon, is_dueling, actions, explored, best_values
     )
@@ -213,10 +213,7 @@ def sample_actions(
     actions: NDArray[np.int32],
     log_probs: NDArray[np.float32],
 ) -> None:
-    """Write an action drawn from each row's policy and its log-probability.
-
-    The draw depends on (seed, row id, game number, step, stream) alone.
-    """
+    """Write an action drawn from each row's policy and its log-probability."""
     _refuse(_sample(logits, legal, seats, clock, seed, stream, actions, log_probs), logits, legal, seats)
 
 

@@ -11,14 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from senju.collect.actor import Actor, Evaluation, StackedActor, are_stackable
+from senju.collect.actor import Actor, NetworkOutput, StackedActor
 from senju.collect.exploration import BY_POLICY, Acting, mostly_best_actions, sample_actions
 from senju.collect.seating import CURRENT
 from senju.collect.slots import Slot
 from senju.games.game import Game, Observations, Outcomes, SeatView
 from senju.games.rows import ACTION, Rows
 from senju.kernels import compiled
+from senju.models.mlp import Mlp
 from senju.models.model import Model
+from senju.models.stacked import have_one_shape
 
 
 class Policy(NamedTuple):
@@ -26,28 +28,6 @@ class Policy(NamedTuple):
 
     model: Model
     acting: Acting = BY_POLICY
-
-
-@compiled
-def _keep_own(
-    seats: NDArray[np.int8],  # [row, acting], in: all that act; out: -1 where the policy does not
-    seated: NDArray[np.int32],  # [row, seat]
-    is_resting: NDArray[np.bool_],  # [row]
-    positions: NDArray[np.int64],
-) -> int:
-    """List the places (row * acting + place) in which the current policy decides."""
-    count, num_places = 0, seats.shape[1]
-    for row in range(seats.shape[0]):
-        for place in range(num_places):
-            seat = seats[row, place]
-            if seat < 0:
-                continue
-            if is_resting[row] or seated[row, seat] != CURRENT:
-                seats[row, place] = -1
-                continue
-            positions[count] = row * num_places + place
-            count += 1
-    return count
 
 
 @compiled
@@ -95,29 +75,6 @@ def _give_actions(
                 actions[row, place] = chosen[row]
 
 
-@compiled
-def _spread_values(
-    values: NDArray[np.float32],  # [row * acting]
-    seats: NDArray[np.int8],  # [row, acting]
-    chosen: NDArray[np.bool_],  # [row]
-    is_zero_sum: bool,
-    bootstrap: NDArray[np.float32],  # [row, seat]
-) -> None:
-    """Give each seat the value of the position: its own, or in a zero-sum game minus the other's."""
-    num_places = seats.shape[1]
-    for row in range(seats.shape[0]):
-        if not chosen[row]:
-            continue
-        bootstrap[row] = math.nan
-        for place in range(num_places):
-            seat, value = seats[row, place], values[row * num_places + place]
-            if seat < 0:
-                continue
-            if is_zero_sum and num_places == 1:
-                bootstrap[row, 1 - seat] = -value
-            bootstrap[row, seat] = value
-
-
 class PolicyInPlay:
     """One policy's part in the rollouts of a worker. `seat` is None if it decides for all seats."""
 
@@ -158,7 +115,10 @@ class PolicyInPlay:
     ) -> None:
         """Take what the policy sees in this step, and find the positions in which it decides."""
         if self.seat is None:  # `seen` is the slot
-            self.positions = self._room[: _keep_own(seen.seats, seated, is_resting, self._room)]
+            who = seated[np.arange(len(seated))[:, None], seen.seats]  # anyone where no seat acts
+            is_own = (seen.seats >= 0) & (who == CURRENT) & ~is_resting[:, None]
+            seen.seats[~is_own] = -1
+            self.positions = np.flatnonzero(is_own)
         else:
             self.positions = self._take_seat(seen, seated, is_resting, self.slot.observations_at(time))
 
@@ -181,7 +141,7 @@ class PolicyInPlay:
         )
         return self._room[:count]
 
-    def choose(self, evaluation: Evaluation, rows: Rows, time: int) -> None:
+    def choose(self, evaluation: NetworkOutput, rows: Rows, time: int) -> None:
         """Decide, and keep the decisions."""
         slot, (logits, values) = self.slot, evaluation
         who = (slot.legal[time], slot.seats[time], rows.clock, rows.seed, self._stream)
@@ -220,7 +180,13 @@ class PolicyInPlay:
 
     def keep_values(self, seen: Observations, values: Any, chosen: NDArray[np.bool_], time: int) -> None:
         """Keep what the chosen rows' positions after a step are worth, before any of them starts anew."""
-        _spread_values(values, seen.seats, chosen, self.view.is_zero_sum, self.slot.bootstrap[time])
+        bootstrap, has_reply = self.slot.bootstrap[time], self.view.is_zero_sum and seen.seats.shape[1] == 1
+        bootstrap[chosen] = math.nan
+        for seats, worth in zip(seen.seats.T, values.reshape(seen.seats.shape).T, strict=True):
+            rows = np.flatnonzero(chosen & (seats >= 0))
+            if has_reply:  # the other seat loses what this one wins
+                bootstrap[rows, 1 - seats[rows]] = -worth[rows]
+            bootstrap[rows, seats[rows]] = worth[rows]
 
     def keep_truncated(self, seen: Observations, known: NDArray[np.bool_], time: int) -> None:
         """Keep the positions in which games were truncated, as many as there is room for."""
@@ -257,23 +223,19 @@ class PolicyGroup:
     def __init__(self, policies: Sequence[PolicyInPlay], num_rows: int) -> None:
         self.policies = list(policies)
         first, models = policies[0], [policy.model for policy in policies]
+        self.is_valuing = first.is_valuing  # whether the values of these policies are learned from
         self._actor = Actor(first.view, first.model, num_rows) if len(policies) == 1 else None
         if self._actor is None:
             assert isinstance(first.view, SeatView)
             self._stack = StackedActor(first.view, models, num_rows)
 
-    @property
-    def is_valuing(self) -> bool:
-        """Whether the values of these policies are learned from."""
-        return self.policies[0].is_valuing
-
-    def evaluate(self, observations: Sequence[NDArray[Any]]) -> list[Evaluation]:
+    def evaluate(self, observations: Sequence[NDArray[Any]]) -> list[NetworkOutput]:
         """Evaluate one batch for each policy."""
         if self._actor is not None:
             return [self._actor.evaluate(observations[0])]
         return self._stack.evaluate(observations)
 
-    def evaluate_step(self, time: int, is_partial: bool) -> list[Evaluation]:
+    def evaluate_step(self, time: int, is_partial: bool) -> list[NetworkOutput]:
         """Evaluate what the policies see in a step; where others decide too, only their own positions."""
         seen = [policy.slot.observation[time] for policy in self.policies]
         if not is_partial:
@@ -291,7 +253,8 @@ def grouped(policies: Sequence[PolicyInPlay], num_rows: int, is_partial: bool) -
     for policy in policies:
         for group in groups:
             is_alike = group[0].is_valuing == policy.is_valuing and not is_partial
-            if is_alike and are_stackable([group[0].model, policy.model]):
+            is_mlp = type(policy.model) is Mlp  # `vmap`, which stacks other networks, is slow on a CPU
+            if is_alike and is_mlp and have_one_shape([group[0].model, policy.model]):
                 group.append(policy)
                 break
         else:

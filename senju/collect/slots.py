@@ -1,7 +1,8 @@
 """Slots: the arrays that one rollout is written to, and the ring of all slots there are."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,11 +80,8 @@ class Rollout(NamedTuple):
 NO_CLOCK = np.zeros(0, CLOCK)
 
 
-class Allocate(Protocol):
-    """Gives zeroed arrays: NumPy's own, or places in shared memory."""
-
-    def __call__(self, shape: tuple[int, ...] | int, dtype: Any, /) -> NDArray[Any]:
-        """An array of that shape and dtype."""
+# shape and dtype -> zeroed array: NumPy's own, or a place in shared memory
+Allocate = Callable[[tuple[int, ...] | int, Any], NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -166,9 +164,12 @@ class Ring:
 
     def forget(self, turn: int) -> None:
         """Rollouts from that turn on will be played anew. No worker may be writing."""
-        sequence_numbers = self.sequence_numbers
-        newest = np.where(sequence_numbers > 0, sequence_numbers - 1, -1 - sequence_numbers)
-        sequence_numbers[newest >= turn] = 0
+        self.sequence_numbers[self.begun_turns >= turn] = 0
+
+    @property
+    def begun_turns(self) -> NDArray[np.int64]:
+        """[shard, place], the newest turn that was begun there, complete or not; -1: none."""
+        return np.maximum(self.sequence_numbers - 1, -1 - self.sequence_numbers)
 
     def complete_turns(self, shard: int) -> list[int]:
         """The turns that lie complete, oldest first."""

@@ -133,7 +133,10 @@ class EpisodeEvaluator(Evaluator):
         self._random = result.random
         record = {"kind": "episodes", "update": update, "steps": steps, **result.as_dict()}
         record["film"] = self._write_film(result, update)
-        writer.write(record, _scalars(result))
+        assert result.random is not None
+        scalars = {f"episodes/agent_{seat}": reward for seat, reward in enumerate(result.rewards)}
+        scalars |= {"episodes/overall": result.overall, "episodes/random": result.random.overall}
+        writer.write(record, scalars)  # for TensorBoard too
         self.run.write(REWARDS, rewards_svg(self.run.episodes, self.run.metrics))
         listener.on_episodes(update, result)
 
@@ -145,10 +148,3 @@ class EpisodeEvaluator(Evaluator):
         name = f"{FILMS}/update_{update:06d}.gif"
         self.run.write(name, film)
         return name
-
-
-def _scalars(result: EpisodesResult) -> dict[str, float]:
-    """For TensorBoard."""
-    scalars = {f"episodes/agent_{seat}": reward for seat, reward in enumerate(result.rewards)}
-    assert result.random is not None
-    return scalars | {"episodes/overall": result.overall, "episodes/random": result.random.overall}

@@ -23,10 +23,7 @@ ChooseActions = Callable[[Table, NDArray[np.int64]], NDArray[np.int32]]
 
 
 class Games:
-    """Games played side by side to their ends; finished games stay as they are.
-
-    `rows` seed the games: equal rows begin alike.
-    """
+    """Games played side by side, which stay as they are at their ends; those of equal `rows` begin alike."""
 
     def __init__(self, game: Game, rows: NDArray[np.uint32], seed: int) -> None:
         self.game, self.rows = game, Rows(game, FIRST_ROW + rows, seed)

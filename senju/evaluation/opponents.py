@@ -109,16 +109,16 @@ class FixedOpponent(NamedTuple):
 
 def load_fixed(game: Game, descriptions: Sequence[str]) -> list[FixedOpponent]:
     """Load the opponents as they are now; if their runs are trained on later, nothing changes here."""
-    return [_load_fixed(game, description) for description in descriptions]
-
-
-def _load_fixed(game: Game, description: str) -> FixedOpponent:
-    agent = find_agent(game, description)
-    if agent is None:
-        described_player(game, description)  # raises an error if workers could not make it
-        return FixedOpponent(OpponentSpec(description))
-    spec = OpponentSpec(description, agent.settings, agent.acting)
-    return FixedOpponent(spec, WeightBlock(agent.model).read())
+    fixed = []
+    for description in descriptions:
+        agent = find_agent(game, description)
+        if agent is None:
+            described_player(game, description)  # raises an error if workers could not make it
+            fixed.append(FixedOpponent(OpponentSpec(description)))
+        else:
+            spec = OpponentSpec(description, agent.settings, agent.acting)
+            fixed.append(FixedOpponent(spec, WeightBlock(agent.model).read()))
+    return fixed
 
 
 def specs_as_dicts(fixed: Sequence[FixedOpponent]) -> list[dict[str, object]]:

@@ -91,15 +91,13 @@ def strength_svg(evaluations: Sequence[Record]) -> str:
     parts = panel.axes("score, with 95 % intervals", ticks)
     for index, opponent in enumerate(dict.fromkeys(record["opponent"] for record in evaluations)):
         records = [record for record in evaluations if record["opponent"] == opponent]
-        parts += _strength(panel, records, COLOURS[index % len(COLOURS)], index)
+        steps, scores, intervals = (
+            [record[key] for record in records] for key in ("steps", "score", "interval")
+        )
+        colour, name = COLOURS[index % len(COLOURS)], shortened(opponent.rsplit("/", 1)[-1], LONGEST_NAME)
+        parts += panel.measured(steps, scores, intervals, colour)
+        parts.append(_label(TOP + 14 + 18 * index, f"{name} {100 * scores[-1]:.0f} %", colour))
     return svg_picture(WIDTH, HEIGHT, parts)
-
-
-def _strength(panel: _Panel, records: Sequence[Record], colour: str, index: int) -> list[str]:
-    steps, scores, intervals = ([record[key] for record in records] for key in ("steps", "score", "interval"))
-    name = shortened(records[-1]["opponent"].rsplit("/", 1)[-1], LONGEST_NAME)
-    label = _label(TOP + 14 + 18 * index, f"{name} {100 * scores[-1]:.0f} %", colour)
-    return [*panel.measured(steps, scores, intervals, colour), label]
 
 
 def rewards_svg(episodes: Sequence[Record], updates: Sequence[Record]) -> str:

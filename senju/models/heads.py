@@ -5,12 +5,24 @@ import math
 import torch
 from torch import Tensor, nn
 
+from senju.errors import ModelError
+
 
 def scaled_orthogonal(layer: nn.Linear | nn.Conv2d, gain: float = math.sqrt(2.0)) -> None:
     """Orthogonal weights, zero bias; a gain of √2 keeps the scale through a ReLU."""
     nn.init.orthogonal_(layer.weight, gain)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
+
+
+def require_planes(model: str, observation_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of observations that are planes; ModelError for others."""
+    if len(observation_shape) != 3:
+        raise ModelError(
+            f"the model {model!r} needs observations [plane, height, width], not of shape "
+            f"{observation_shape}; try the model 'mlp'"
+        )
+    return observation_shape
 
 
 class PolicyAndValue(nn.Linear):

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from senju.config import Part
 from senju.errors import ModelError
-from senju.models.heads import scaled_orthogonal
+from senju.models.heads import require_planes, scaled_orthogonal
 from senju.models.model import Model
 from senju.models.resnet import ResidualBlock
 
@@ -63,12 +63,7 @@ class PlaneNet(Model):
 
 def _count_kinds(observation_shape: tuple[int, ...], num_actions: int) -> int:
     """The number of planes of logits."""
-    if len(observation_shape) != 3:
-        raise ModelError(
-            f"the model 'plane_net' needs observations [plane, height, width], not of shape "
-            f"{observation_shape}; try the model 'mlp'"
-        )
-    _, height, width = observation_shape
+    _, height, width = require_planes("plane_net", observation_shape)
     if num_actions % (height * width):
         raise ModelError(
             f"the model 'plane_net' needs a multiple of {height}×{width} = {height * width} actions, "

@@ -4,8 +4,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from senju.config import Part
-from senju.errors import ModelError
-from senju.models.heads import PolicyAndValue, scaled_orthogonal
+from senju.models.heads import PolicyAndValue, require_planes, scaled_orthogonal
 from senju.models.model import Model
 
 
@@ -65,12 +64,7 @@ class ResNet(Model):
     def __init__(self, observation_shape: tuple[int, ...], num_actions: int, config: Part) -> None:
         super().__init__(observation_shape, num_actions, config)
         assert isinstance(config, ResNetConfig)
-        if len(observation_shape) != 3:
-            raise ModelError(
-                f"the model 'resnet' needs observations [plane, height, width], not of shape "
-                f"{observation_shape}; try the model 'mlp'"
-            )
-        planes, height, width = observation_shape
+        planes, height, width = require_planes("resnet", observation_shape)
         self.stem = nn.Conv2d(planes, config.channels, 3, padding=1)
         self.blocks = nn.Sequential(*(ResidualBlock(config.channels) for _ in range(config.blocks)))
         self.hidden = nn.Linear(config.channels * height * width, config.head_width)

@@ -46,16 +46,11 @@ class ModelStack:
         self.buffers = {name: torch.stack([of[name] for of in named]) for name in named[0]}
         self._rows: dict[tuple[int, ...], Tensor] = {}
         for row, model in enumerate(self.models):
-            self._take_over(row, model)
-
-    def _take_over(self, row: int, model: Model) -> None:
-        with torch.no_grad():
             for name, parameter in model.named_parameters():
                 view = self.view(self.weights[row], name)
-                view.copy_(parameter)
-                parameter.data = view
-        for name, buffer in model.named_buffers():
-            buffer.data = self.buffers[name][row]
+                parameter.data = view.copy_(parameter.detach())
+            for name, buffer in model.named_buffers():
+                buffer.data = self.buffers[name][row]
 
     def view(self, numbers: Tensor, name: str) -> Tensor:
         """The part of [..., number] that belongs to a parameter, in the parameter's shape."""
@@ -160,7 +155,11 @@ def _mlp(leaves: Leaves, observation: Tensor) -> tuple[Tensor, Tensor]:
 
 def have_one_shape(models: Sequence[Model]) -> bool:
     """Whether all models are of one class, with parameters of the same names, shapes and types."""
-    return all(_form(model) == _form(models[0]) for model in models)
+    forms = [
+        [(type(model), name, t.requires_grad, t.shape, t.dtype) for name, t in model.named_parameters()]
+        for model in models
+    ]
+    return all(form == forms[0] for form in forms)
 
 
 def can_stack(models: Sequence[Model], observation_shape: tuple[int, ...]) -> bool:
@@ -184,9 +183,3 @@ def can_stack(models: Sequence[Model], observation_shape: tuple[int, ...]) -> bo
         for row, outputs in enumerate(expected)
         for part, other in zip(found, outputs, strict=True)
     )
-
-
-def _form(model: Model) -> list[tuple[Any, ...]]:
-    """The properties that all models of a stack must share."""
-    kind = type(model)
-    return [(kind, name, t.requires_grad, t.shape, t.dtype) for name, t in model.named_parameters()]

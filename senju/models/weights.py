@@ -1,7 +1,5 @@
 """A model's weights as one flat block of bytes, in a fixed order, for publishing."""
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -12,29 +10,23 @@ from senju.errors import ModelError
 Weights = NDArray[np.uint8]
 
 
-class _TensorSlice(NamedTuple):
-    tensor: Tensor
-    start: int
-    size: int  # bytes
-
-
 class WeightBlock:
     """Reads a model's weights into a flat block and writes a block into a model."""
 
     def __init__(self, model: nn.Module) -> None:
-        self._entries: list[_TensorSlice] = []
+        self._entries: list[tuple[Tensor, int, int]] = []  # with start and size in bytes
         start = 0
         for tensor in model.state_dict().values():
             size = tensor.numel() * tensor.element_size()
             if size == 0:  # torch cannot view an empty block as another dtype
                 continue
-            self._entries.append(_TensorSlice(tensor, start, size))
+            self._entries.append((tensor, start, size))
             start += size
         self.num_bytes = start
 
     def addresses(self) -> set[int]:
         """Where the weights lie in memory."""
-        return {entry.tensor.data_ptr() for entry in self._entries}
+        return {tensor.data_ptr() for tensor, _, _ in self._entries}
 
     def read(self) -> Weights:
         """The model's current weights, as a new block."""

@@ -73,9 +73,12 @@ class AgentPlayer(Player):
         self._actor = Actor(game, model, 1)
 
     def choose(self, table: Table) -> NDArray[np.int32]:
-        logits, values = self._evaluate(table.observations.observation)
-        actions = np.zeros((len(table.clock), 1), np.int32)
-        legal, seats = table.observations.legal, table.observations.seats
+        observation, legal, seats = table.observations
+        num_rows = len(table.clock)
+        if num_rows > self._actor.num_rows:
+            self._actor = Actor(self.game, self.model, max(num_rows, 2 * self._actor.num_rows))
+        logits, values = self._actor.evaluate(observation)
+        actions = np.zeros((num_rows, 1), np.int32)
         drawing = (legal, seats, table.clock, table.seed, table.stream)
         if self.is_deterministic:
             best_actions(logits, legal, seats, actions)
@@ -89,12 +92,6 @@ class AgentPlayer(Player):
                 logits = logits / np.float32(self.temperature)
             sample_actions(logits, *drawing, actions, log_probs)
         return actions
-
-    def _evaluate(self, observation: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        num_rows = len(observation)
-        if num_rows > self._actor.num_rows:
-            self._actor = Actor(self.game, self.model, max(num_rows, 2 * self._actor.num_rows))
-        return self._actor.evaluate_first(observation)
 
 
 SOONER = 0.99  # a result one ply further off counts this much: win early, lose late

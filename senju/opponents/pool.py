@@ -117,10 +117,7 @@ def _count_results(
     totals: NDArray[np.float64],  # [row, seat], of the games under way
     counts: NDArray[np.int64],  # [opponent, 3]: wins, draws and losses of the learner
 ) -> None:
-    """Compare each opponent's rewards with the learner's in every game that ended.
-
-    A game that was cut off because an opponent failed has no result.
-    """
+    """Compare rewards with the learner's in each game that ended, unless an opponent's failure cut it off."""
     num_steps, num_rows, num_seats = rewards.shape
     for row in range(num_rows):
         for time in range(num_steps):

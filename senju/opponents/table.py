@@ -25,7 +25,7 @@ from senju.models.model import Model
 from senju.models.weights import WeightBlock, Weights
 from senju.opponents.batches import Batches
 from senju.opponents.functions import described_player
-from senju.opponents.players import AgentPlayer, Player, Table
+from senju.opponents.players import AgentPlayer, Player
 
 OPPONENT, ACTIVE = int(Stream.OPPONENT), int(Stream.ACTIVE_OPPONENTS)
 
@@ -121,7 +121,6 @@ class OpponentTable(Others):
     def __init__(
         self,
         game: Game,
-        num_rows: int,
         settings: TableSettings,
         policies: Sequence[Policy],
         fixed_models: Sequence[Model],
@@ -142,7 +141,7 @@ class OpponentTable(Others):
         self._thresholds = np.zeros(0)
         self._failures: list[Failure] = []
         self._broken: set[int] = set()  # in this rollout
-        self._batches = Batches(game, num_rows, by_seat=len(policies) > 1)
+        self._batches = Batches(game, by_seat=len(policies) > 1)
 
     def begin(self, orders: Orders, rows: Rows) -> None:
         self._orders = orders
@@ -190,7 +189,7 @@ class OpponentTable(Others):
         flat = actions.reshape(-1)
         failed: list[NDArray[np.int64]] = []
         for number, place, part in self._batches.fill(rows, observations, seats, seated):
-            positions = self._batches.positions(part)
+            positions = self._batches.positions[part]
             player = self._player(number, place)
             if player is None:
                 failed.append(positions)
@@ -199,8 +198,11 @@ class OpponentTable(Others):
             try:
                 flat[positions] = player.choose(table)[:, 0]
             except OpponentError as error:
-                self._note(number, player, table, error)
                 failed.append(positions)
+                if number not in self._broken:
+                    self._broken.add(number)
+                    row, game, step = (int(table.clock[0][name]) for name in ("row", "game", "step"))
+                    self._failures.append(Failure(number, player.name, row, game, step, str(error)))
         return self._give_up(rows, observations, np.concatenate(failed), actions) if failed else None
 
     def _give_up(
@@ -219,10 +221,7 @@ class OpponentTable(Others):
         return those
 
     def _player(self, number: int, place: int) -> Player | None:
-        """The opponent with that number, in a place; None if it is gone.
-
-        That happens to a shard that was set aside and is played again by a resumed run.
-        """
+        """The opponent of that number; None if it is gone, as when a shard that was set aside plays again."""
         if number <= len(self.settings.fixed):
             if number not in self._fixed:
                 self._fixed[number] = self._new_fixed(number)
@@ -252,13 +251,6 @@ class OpponentTable(Others):
 
     def _weights_of(self, number: int) -> Weights:
         return self._weights_at(self._orders.places[self._orders.ids.index(number)])
-
-    def _note(self, number: int, player: Player, table: Table, error: OpponentError) -> None:
-        if number in self._broken:
-            return
-        self._broken.add(number)
-        row, game, step = (int(table.clock[0][name]) for name in ("row", "game", "step"))
-        self._failures.append(Failure(number, player.name, row, game, step, str(error)))
 
     def take_failures(self) -> list[Failure]:
         taken, self._failures = self._failures, []

@@ -21,13 +21,13 @@ from senju.algorithms.learner_runner import (
     LearnerStatus,
     Trained,
     TrainingTask,
-    summed,
 )
 from senju.backends.plan import Plan
 from senju.collect.slots import Ring
 from senju.games.game import Game, SeatView
 from senju.machine import available_cores, even_learners, memory_available
 from senju.models.weights import Weights
+from senju.timing import add_seconds
 from senju.training.learner_memory import LearnerMemory, room_for
 from senju.training.learner_role import LearnerRole, SharedAgents, Training, importable_seats
 from senju.workers.process import ProcessExecutor
@@ -59,7 +59,7 @@ class LearnerProcesses(LearnerRunner):
         self._descriptors: list[int] = []
         self._numbers = [0] * len(self.seats)  # trainings so far, the ordered ones included
         self._epsilons = [0.0] * len(self.seats)
-        self._waited, self._stages = 0.0, list[dict[str, float]]()
+        self._waited, self._stages = 0.0, dict[str, float]()
         learning = [seat.seat for seat in self.seats if seat.learns]
         ranks = self._ranks = {seat: rank for rank, seat in enumerate(learning)}
         self._tasks = Tasks(prefer=lambda training, workers: _dealt(ranks[training.task.seat], workers))
@@ -162,7 +162,7 @@ class LearnerProcesses(LearnerRunner):
         self._waited += monotonic() - began
         for report in reports:
             self._epsilons[report.trained.seat] = report.epsilon
-            self._stages.append(report.stages)
+            add_seconds(self._stages, report.stages)
         return [report.trained for report in reports]
 
     def is_busy(self, seat: int) -> bool:
@@ -194,7 +194,7 @@ class LearnerProcesses(LearnerRunner):
     def take_timings(self) -> dict[str, float]:
         """The time spent waiting here, divided by what the learners did."""
         waited, self._waited = self._waited, 0.0
-        spent, self._stages = summed(self._stages), []
+        spent, self._stages = self._stages, {}
         busy = sum(spent.values())
         return {stage: seconds * waited / busy for stage, seconds in spent.items()} if busy else {}
 

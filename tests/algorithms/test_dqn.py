@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from senju.algorithms.dqn import DQN, DQNConfig
-from senju.algorithms.dqn_loss import chosen_values
+from senju.algorithms.dqn import DQN, DQNConfig, chosen_values
 from senju.algorithms.masked_categorical import unpack_legal_bits
 from senju.collect.exploration import Acting
 from senju.errors import ConfigError, ModelError

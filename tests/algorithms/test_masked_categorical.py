@@ -45,8 +45,8 @@ def test_agrees_with_float64(num_actions: int, dtype: torch.dtype) -> None:
     policy = MaskedCategorical(logits, legal)
     log_probs, entropies = exact(logits, legal)
     np.testing.assert_allclose(policy.log_probs, log_probs, rtol=1e-6, atol=4e-6)
-    np.testing.assert_allclose(policy.probs(), np.exp(log_probs), rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(policy.probs().sum(-1), 1.0, atol=1e-5)
+    np.testing.assert_allclose(policy.log_probs.exp(), np.exp(log_probs), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(policy.log_probs.exp().sum(-1), 1.0, atol=1e-5)
     np.testing.assert_allclose(policy.entropy(), entropies, rtol=1e-5, atol=1e-6)
     actions = legal.float().argmax(-1)
     np.testing.assert_array_equal(
@@ -72,7 +72,7 @@ def test_saturated_policy_has_entropy_zero_and_finite_gradients(num_actions: int
     logits[0, 1] = 1e4
     logits.requires_grad_()
     policy = MaskedCategorical(logits, torch.ones(1, num_actions, dtype=torch.bool))
-    assert policy.probs()[0, :2].tolist() == [0.0, 1.0]
+    assert policy.log_probs.exp()[0, :2].tolist() == [0.0, 1.0]
     assert policy.log_probs[0, :2].tolist() == [-2e4, 0.0]
     assert policy.entropy().item() == 0.0
     (policy.entropy() + policy.log_prob(torch.tensor([1]))).sum().backward()
@@ -92,7 +92,7 @@ def test_illegal_logits_touch_neither_the_result_nor_its_gradient(
     policy = MaskedCategorical(altered, legal)
     assert torch.equal(policy.log_probs, reference.log_probs)
     assert torch.equal(policy.entropy(), reference.entropy())
-    assert not policy.probs()[~legal].any()
+    assert not policy.log_probs.exp()[~legal].any()
     (policy.entropy().sum() + policy.log_prob(legal.float().argmax(-1)).sum()).backward()
     assert altered.grad is not None
     assert altered.grad.isfinite().all()

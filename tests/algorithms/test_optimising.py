@@ -12,7 +12,6 @@ from senju.algorithms.optimising import (
     refuse_divergence,
     saved_network,
     scheduled,
-    set_learning_rate,
 )
 from senju.errors import ModelError
 from senju.models import Model, build_model
@@ -54,14 +53,6 @@ def test_cosine_falls_slowly_at_first_and_at_last() -> None:
     # 0.2 + 0.8 · (1 + cos(π / 4)) / 2, and with the other sign
     assert scheduled(0.1, "cosine", 0.2, 0.25) == pytest.approx(0.0882843, rel=1e-5)
     assert scheduled(0.1, "cosine", 0.2, 0.75) == pytest.approx(0.0317157, rel=1e-5)
-
-
-def test_rate_is_set_for_all_parameters() -> None:
-    model, _ = new_network()
-    first, *rest = model.parameters()
-    optimizer = torch.optim.Adam([{"params": [first]}, {"params": rest, "lr": 0.5}])
-    set_learning_rate(optimizer, 0.25)
-    assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.25]
 
 
 @pytest.mark.parametrize("num_steps", [0, 3])

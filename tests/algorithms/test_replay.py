@@ -5,7 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
+from senju.algorithms.dqn import DQNConfig
 from senju.algorithms.replay import Priorities, Replay, Sample
 from senju.collect.exploration import Acting
 from senju.collect.orders import Orders
@@ -381,7 +383,6 @@ def test_errors_that_are_not_finite_are_refused() -> None:
     assert replay.state()["weights"].tobytes() == before
 
 
-@pytest.mark.parametrize("wrong", [{"smallest": 0.0}, {"exponent": -0.1}, {"smallest": float("nan")}])
-def test_priorities_that_would_never_be_drawn_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match=mentions("exponent", "0 or more")):
-        Priorities(**wrong)
+def test_priorities_that_would_never_be_drawn_are_refused() -> None:
+    with pytest.raises(ValidationError, match=mentions("priority_exponent", "greater than or equal to 0")):
+        DQNConfig(priority_exponent=-0.1)

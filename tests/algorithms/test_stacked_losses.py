@@ -7,10 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from senju.algorithms.dqn_loss import Rules, dqn_loss, in_one_copy, transitions
+from senju.algorithms.dqn import DQN, DQNConfig
+from senju.algorithms.learner import LearnerSetup
+from senju.algorithms.networks import Loss
 from senju.algorithms.ppo_loss import Coefficients, LossFunction, Minibatch, compiled_loss, reference_loss
 from senju.algorithms.ring_reader import Sample
+from senju.algorithms.transitions import in_one_copy, transitions
 from senju.errors import ModelError, NoLegalActionError
+from senju.models import make_model
 from senju.timing import StageClock
 from tests.facts import mentions
 
@@ -41,12 +45,24 @@ def target(observation: Tensor) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("is_double", [False, True])
 @pytest.mark.parametrize("is_dueling", [False, True])
 def test_dqn_judges_each_network_by_its_own_sample(is_double: bool, is_dueling: bool) -> None:
-    rules, samples = Rules(is_double, is_dueling, 0.5), [sample_of(seed) for seed in range(NUM_NETWORKS)]
-    together = dqn_loss(network, target, transitions(samples, NUM_ACTIONS, CPU), rules, StageClock())
-    for row, sample in enumerate(samples):
-        alone = dqn_loss(network, target, transitions([sample], NUM_ACTIONS, CPU), rules, StageClock())
-        for part, own in zip(together, alone, strict=True):
-            assert torch.allclose(part[row], own[0], atol=1e-6)
+    config = DQNConfig(double=is_double, dueling=is_dueling, huber_delta=0.5, prioritised=True)
+    model = make_model({"name": "mlp", "hidden": [4]}, (3,), NUM_ACTIONS, seed=0)
+    networks: Any = (network, target)
+    learner = DQN(model, config, LearnerSetup(seed=0, total_updates=1))
+
+    def loss_of(samples: list[Sample]) -> Loss:
+        return learner.compute_loss(networks, transitions(samples, NUM_ACTIONS, CPU), StageClock())
+
+    samples = [sample_of(seed) for seed in range(NUM_NETWORKS)]
+    together, alone = loss_of(samples), [loss_of([sample]) for sample in samples]
+    assert torch.allclose(
+        together.outputs[0], torch.stack([each.outputs[0] for each in alone]).sum(), atol=1e-6
+    )
+    for row, own in enumerate(alone):
+        assert torch.allclose(together.report[row], own.report[0], atol=1e-6)
+        assert together.errors is not None
+        assert own.errors is not None
+        assert torch.allclose(together.errors[row], own.errors[0], atol=1e-6)
 
 
 def test_columns_sent_in_one_copy_arrive_as_they_were() -> None:

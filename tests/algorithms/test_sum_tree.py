@@ -13,7 +13,7 @@ SEED, STREAM = np.uint64(7), 65
 
 def tree_of(weights: NDArray[np.float64]) -> SumTree:
     tree = SumTree(len(weights))
-    tree.set_range(0, weights)
+    tree.set(np.arange(len(weights)), weights)
     return tree
 
 
@@ -54,7 +54,7 @@ def test_many_small_changes_leave_the_tree_as_if_it_were_built_at_once() -> None
         else:
             start, length = int(rng.integers(0, 250)), int(rng.integers(0, 50))
             weights[start : start + length] = rng.random(length)
-            tree.set_range(start, weights[start : start + length])
+            tree.set(np.arange(start, start + length), weights[start : start + length])
     assert tree.all_weights().tobytes() == weights.tobytes()
     assert tree._tree.tobytes() == tree_of(weights)._tree.tobytes()
 

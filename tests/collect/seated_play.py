@@ -62,7 +62,6 @@ class Seated:
         self.model = model or reader(game)
         self.table = OpponentTable(
             game,
-            num_rows,
             TableSettings(specs, **settings),
             [Policy(self.model, acting)],
             [],

@@ -155,7 +155,7 @@ class OwnPolicies:
         self.weights: dict[int, Weights] = {}
         if fixed or settings.pop("has_snapshots", False):
             specs = TableSettings(tuple(map(OpponentSpec, fixed)))
-            table = OpponentTable(game, NUM_ROWS, specs, policies, [], self.weights.__getitem__)
+            table = OpponentTable(game, specs, policies, [], self.weights.__getitem__)
             settings["others"] = table
         self.player = RolloutPlayer(game, policies, NUM_ROWS, StageClock(), **settings)
 

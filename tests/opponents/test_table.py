@@ -50,11 +50,9 @@ def weights_at(place: int) -> Weights:
     return WeightBlock(new_model(seed=place)).read()
 
 
-def new_table(
-    num_rows: int, *fixed: str, game: Game = GAME, acting: Acting = BY_POLICY, **changes: Any
-) -> OpponentTable:
+def new_table(*fixed: str, game: Game = GAME, acting: Acting = BY_POLICY, **changes: Any) -> OpponentTable:
     settings = TableSettings(tuple(OpponentSpec(name) for name in fixed), **changes)
-    return OpponentTable(game, num_rows, settings, [Policy(new_model(game), acting)], [], weights_at)
+    return OpponentTable(game, settings, [Policy(new_model(game), acting)], [], weights_at)
 
 
 def orders_of(odds: dict[int, float], version: int = 0) -> Orders:
@@ -93,14 +91,14 @@ def chi_squared(drawn: Sequence[int], odds: dict[int, float]) -> float:
 
 def test_opponents_are_drawn_by_their_odds() -> None:
     odds = {1: 0.1, 4: 0.2, 7: 0.7}
-    table, rows = new_table(4000), new_rows(4000)
+    table, rows = new_table(), new_rows(4000)
     table.begin(orders_of(odds), rows)
     assert chi_squared(seat(table, rows).max(axis=1).tolist(), odds) < RARELY[2]
 
 
 def test_a_row_draws_anew_for_each_of_its_games() -> None:
     odds = {1: 0.25, 2: 0.75}
-    table, rows, drawn = new_table(1), new_rows(1), []
+    table, rows, drawn = new_table(), new_rows(1), []
     table.begin(orders_of(odds), rows)
     for game in range(2000):
         rows.clock["game"] = game
@@ -110,7 +108,7 @@ def test_a_row_draws_anew_for_each_of_its_games() -> None:
 
 def test_active_opponents_keep_the_odds() -> None:
     odds = {number: number / 55 for number in range(1, 11)}
-    table, rows, drawn = new_table(1, in_play=3), new_rows(1), []
+    table, rows, drawn = new_table(in_play=3), new_rows(1), []
     for version in range(3000):
         table.begin(orders_of(odds, version), rows)
         drawn.append(int(seat(table, rows).max()))
@@ -119,7 +117,7 @@ def test_active_opponents_keep_the_odds() -> None:
 
 def test_new_games_draw_from_the_active_opponents_alone() -> None:
     odds = dict.fromkeys(range(1, 65), 1 / 64)
-    table, rows = new_table(500, in_play=4), new_rows(500)
+    table, rows = new_table(in_play=4), new_rows(500)
     met: set[int] = set()
     for version in range(40):
         table.begin(orders_of(odds, version), rows)
@@ -131,7 +129,7 @@ def test_new_games_draw_from_the_active_opponents_alone() -> None:
 
 def test_each_shard_has_its_own_active_opponents() -> None:
     odds = dict.fromkeys(range(1, 65), 1 / 64)
-    table, active = new_table(100, in_play=4), []
+    table, active = new_table(in_play=4), []
     for first in (0, 100):
         rows = Rows(GAME, np.arange(first, first + 100, dtype=np.uint32), 3)
         table.begin(orders_of(odds), rows)
@@ -140,26 +138,26 @@ def test_each_shard_has_its_own_active_opponents() -> None:
 
 
 def test_odds_of_0_are_never_drawn() -> None:
-    table, rows = new_table(500), new_rows(500)
+    table, rows = new_table(), new_rows(500)
     table.begin(orders_of({1: 0.0, 2: 1.0, 3: 0.0}), rows)
     assert set(seat(table, rows).max(axis=1).tolist()) == {2}
 
 
 def test_without_opponents_the_learner_plays_itself() -> None:
-    table, rows = new_table(8), new_rows(8)
+    table, rows = new_table(), new_rows(8)
     table.begin(Orders(), rows)
     assert (seat(table, rows) == CURRENT).all()
 
 
 def test_a_share_of_the_games_is_played_with_itself() -> None:
-    table, rows = new_table(4000, self_share=0.3), new_rows(4000)
+    table, rows = new_table(self_share=0.3), new_rows(4000)
     table.begin(orders_of({5: 1.0}), rows)
     numbers = seat(table, rows).max(axis=1).tolist()
     assert chi_squared(numbers, {CURRENT: 0.3, 5: 0.7}) < RARELY[1]
 
 
 def test_the_learner_sits_in_each_seat_equally_often() -> None:
-    table, rows = new_table(6), new_rows(6)
+    table, rows = new_table(), new_rows(6)
     table.begin(orders_of({5: 1.0}), rows)
     own = []
     for game in range(4):
@@ -171,7 +169,7 @@ def test_the_learner_sits_in_each_seat_equally_often() -> None:
 
 
 def test_an_opponent_stays_in_its_game_until_the_end() -> None:
-    table, rows = new_table(64), new_rows(64)
+    table, rows = new_table(), new_rows(64)
     table.begin(orders_of({1: 1.0}), rows)
     seated = seat(table, rows)
     before = seated.copy()
@@ -184,17 +182,17 @@ def test_an_opponent_stays_in_its_game_until_the_end() -> None:
 
 def test_draws_do_not_depend_on_the_worker_of_the_row() -> None:
     odds = dict.fromkeys(range(1, 5), 0.25)
-    table, rows = new_table(64), new_rows(64)
+    table, rows = new_table(), new_rows(64)
     table.begin(orders_of(odds), rows)
     together = seat(table, rows)
-    alone = new_table(16)
+    alone = new_table()
     some = Rows(GAME, np.arange(16, 32, dtype=np.uint32), 3)
     alone.begin(orders_of(odds), some)
     assert (seat(alone, some) == together[16:32]).all()
 
 
 def test_the_seats_of_one_opponent_are_one_batch() -> None:
-    table, rows = new_table(60, f"{HERE}:Centre", "random"), new_rows(60)
+    table, rows = new_table(f"{HERE}:Centre", "random"), new_rows(60)
     table.begin(fixed_orders(2), rows)
     seated = seat(table, rows)
     own_players.Centre.batches.clear()
@@ -208,7 +206,7 @@ def test_the_seats_of_one_opponent_are_one_batch() -> None:
 
 def test_each_opponent_sees_its_own_positions_and_draws_its_own_numbers() -> None:
     """Random players that are asked row by row choose just what the table lets them choose in batches."""
-    table, rows = new_table(30, "random", "random", f"{HERE}:first"), new_rows(30)
+    table, rows = new_table("random", "random", f"{HERE}:first"), new_rows(30)
     table.begin(fixed_orders(3), rows)
     outcomes = GAME.new_outcomes(30)
     seated = seat(table, rows)
@@ -232,7 +230,7 @@ def test_snapshots_play_by_their_own_weights() -> None:
     """However few networks there are to stand in for them, and however often these change hands."""
     odds = dict.fromkeys(range(1, 21), 1 / 20)
     greedy = Acting("action_values")  # with epsilon 0 there is no chance in it
-    table, rows = new_table(40, in_play=2, acting=greedy, epsilon=0.0), new_rows(40)
+    table, rows = new_table(in_play=2, acting=greedy, epsilon=0.0), new_rows(40)
     agents = {n: AgentPlayer(GAME, new_model(seed=n), str(n), acting=greedy) for n in odds}
     for version in range(25):
         table.begin(orders_of(odds, version), rows)
@@ -249,7 +247,7 @@ def test_snapshots_play_by_their_own_weights() -> None:
 
 def test_a_large_pool_takes_no_more_networks_than_a_small_one() -> None:
     odds = dict.fromkeys(range(1, 65), 1 / 64)
-    table, rows = new_table(32, in_play=2), new_rows(32)
+    table, rows = new_table(in_play=2), new_rows(32)
     before = sum(issubclass(type(thing), AgentPlayer) for thing in gc.get_objects())
     for version in range(60):
         table.begin(orders_of(odds, version), rows)
@@ -259,7 +257,7 @@ def test_a_large_pool_takes_no_more_networks_than_a_small_one() -> None:
 
 
 def test_no_opponent_is_asked_where_only_the_learner_moves() -> None:
-    table, rows = new_table(4, f"{HERE}:Crasher"), new_rows(4)
+    table, rows = new_table(f"{HERE}:Crasher"), new_rows(4)
     table.begin(fixed_orders(1), rows)
     actions, _, broken = ask(table, rows, np.array([[CURRENT, 1]] * 4, np.int32))
     assert broken is None
@@ -268,7 +266,7 @@ def test_no_opponent_is_asked_where_only_the_learner_moves() -> None:
 
 def test_opponents_of_simultaneous_games_decide_in_every_place() -> None:
     game = Meeting()
-    table, rows = new_table(8, "random", game=game), new_rows(8, game)
+    table, rows = new_table("random", game=game), new_rows(8, game)
     table.begin(fixed_orders(1), rows)
     seated = seat(table, rows)
     actions, observations, broken = ask(table, rows, seated)
@@ -279,7 +277,7 @@ def test_opponents_of_simultaneous_games_decide_in_every_place() -> None:
 
 
 def test_a_failure_costs_only_the_games_of_the_opponent_that_failed() -> None:
-    table, rows = new_table(40, "random", f"{HERE}:Crasher"), new_rows(40)
+    table, rows = new_table("random", f"{HERE}:Crasher"), new_rows(40)
     table.begin(fixed_orders(2), rows)
     seated = seat(table, rows)
     actions, _, broken = ask(table, rows, seated)
@@ -295,7 +293,7 @@ def test_a_failure_costs_only_the_games_of_the_opponent_that_failed() -> None:
 
 
 def test_a_failed_opponent_is_not_drawn_again_in_that_rollout() -> None:
-    table, rows = new_table(40, "random", f"{HERE}:Crasher"), new_rows(40)
+    table, rows = new_table("random", f"{HERE}:Crasher"), new_rows(40)
     table.begin(fixed_orders(2), rows)
     ask(table, rows, seat(table, rows))
     rows.clock["game"] += 1
@@ -306,7 +304,7 @@ def test_a_failed_opponent_is_not_drawn_again_in_that_rollout() -> None:
 
 def test_a_failure_leaves_the_learners_own_action_as_it_is() -> None:
     game = Meeting()
-    table, rows = new_table(8, f"{HERE}:Crasher", game=game), new_rows(8, game)
+    table, rows = new_table(f"{HERE}:Crasher", game=game), new_rows(8, game)
     table.begin(fixed_orders(1), rows)
     seated = seat(table, rows)
     actions, observations, broken = ask(table, rows, seated)
@@ -316,7 +314,7 @@ def test_a_failure_leaves_the_learners_own_action_as_it_is() -> None:
 
 
 def test_games_against_an_opponent_that_is_gone_are_cut_without_a_failure() -> None:
-    table, rows = new_table(4), new_rows(4)
+    table, rows = new_table(), new_rows(4)
     table.begin(orders_of({9: 1.0}), rows)
     seated = np.array([[3, 0], [0, 3], [9, 0], [0, 9]], np.int32)
     _, _, broken = ask(table, rows, seated)

@@ -86,19 +86,19 @@ def _play(
     if num_workers > 1:
         play_in_processes(role, schedule, num_workers, take, stop)
         return
+
+    def leave_if_stopped(games_done: int) -> None:
+        if stop.is_set:
+            raise _Stopped
+
     handler = role.local_handler(Start(0, Payload()))
     with suppress(_Stopped), math_threads(1):  # as in workers: other numbers of threads may round differently
         while not stop.is_set and (task := schedule.take()) is not None:
-            take(task, handler.play(task, lambda games_done: _check(stop)))
+            take(task, handler.play(task, leave_if_stopped))
 
 
 class _Stopped(Exception):  # noqa: N818  # no error
     """Leaves a match before its end."""
-
-
-def _check(stop: StopRequest) -> None:
-    if stop.is_set:
-        raise _Stopped
 
 
 def _usual_folder(header: dict[str, object]) -> Path:
