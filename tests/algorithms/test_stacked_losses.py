@@ -40,7 +40,7 @@ def target(observation: Tensor) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("is_double", [False, True])
 @pytest.mark.parametrize("is_dueling", [False, True])
-def test_dqn_judges_each_network_by_its_own_sample(is_double: bool, is_dueling: bool) -> None:
+def test_dqn_computes_the_loss_of_each_network_from_its_own_sample(is_double: bool, is_dueling: bool) -> None:
     rules, samples = Rules(is_double, is_dueling, 0.5), [sample_of(seed) for seed in range(NUM_NETWORKS)]
     together = dqn_loss(network, target, transitions(samples, NUM_ACTIONS, CPU), rules, StageClock())
     for row, sample in enumerate(samples):
@@ -90,7 +90,7 @@ def gradients(judge: LossFunction, logits: Tensor, values: Tensor, batch: Miniba
 
 
 @both
-def test_ppo_judges_each_network_by_its_own_minibatch(judge: LossFunction) -> None:
+def test_ppo_computes_the_loss_of_each_network_from_its_own_minibatch(judge: LossFunction) -> None:
     problems = [minibatch_of(seed) for seed in range(NUM_NETWORKS)]
     together = gradients(judge, *stacked(problems))
     for row, problem in enumerate(problems):
@@ -101,7 +101,7 @@ def test_ppo_judges_each_network_by_its_own_minibatch(judge: LossFunction) -> No
 
 
 @both
-def test_decision_of_any_network_that_cannot_be_judged_is_refused(judge: LossFunction) -> None:
+def test_decision_of_any_network_without_a_valid_loss_is_refused(judge: LossFunction) -> None:
     problems = [minibatch_of(seed) for seed in range(NUM_NETWORKS)]
     problems[2][0][4] = torch.nan
     with pytest.raises(ModelError, match=mentions("sample 4", "logits", "not finite")):

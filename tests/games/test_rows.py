@@ -75,7 +75,7 @@ def test_choices_of_neighbouring_rows_steps_and_games_are_independent() -> None:
         clock[counted] = 0
 
 
-def test_nobody_acting_gives_action_zero() -> None:
+def test_row_without_an_acting_seat_gets_action_zero() -> None:
     assert choices(np.zeros(70, np.bool_), 5).tolist() == [0] * 5
 
 

@@ -180,7 +180,7 @@ def test_the_loop_goes_on_where_it_was() -> None:
     assert (again.learner.weights() == loop.learner.weights()).all()
 
 
-def test_whole_games_leave_nobody_in_play_between_updates() -> None:
+def test_whole_games_leave_no_opponent_in_play_between_updates() -> None:
     loop = begin(new_loop(collect={"whole_games": True, "rollout_steps": 12}))
     assert loop.pool is not None
     metrics = many_updates(loop, 10)

@@ -10,7 +10,7 @@ from senju.training.probe import probe
 from tests.facts import mentions
 
 
-def test_probe_tells_each_stages_speed_and_leaves_nothing_behind(
+def test_probe_reports_the_speed_of_each_stage_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
