@@ -1,4 +1,4 @@
-"""Replay: what is drawn, how often and with what weight, and that a resume changes nothing of it."""
+"""Replay: drawn decisions, their frequencies and weights; a resume does not change the draws."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Objectives of several networks at once: each is what it would be alone."""
+"""Losses of several networks at once: each equals the loss computed alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Orders as bytes: what is unpacked is what was packed."""
+"""Orders as bytes: unpacking gives the packed orders."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Whole games: one of every row in each rollout, then rest; longer ones go on, and nothing is lost."""
+"""Whole games: each row plays one per rollout and then idles; longer games continue in the next rollout."""
 
 from typing import Any
 

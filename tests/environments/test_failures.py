@@ -1,4 +1,4 @@
-"""What is wrong with a user's world is said with agent, turn and epoch, wherever it was noticed."""
+"""Errors of a user's world name agent, turn and epoch, in any process."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rows: chance depends on who a row is and not on where it stands; ended games start anew."""
+"""Rows: chance depends on a row's number and not on its position in the batch; ended games restart."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Blobs: what was written comes back or is refused, nothing is written twice, and nothing in them runs."""
+"""Blobs: reading returns the written bytes or fails, equal blobs are written once, no content is run."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""Links inside a run lead nowhere: they are refused, and what they point to stays as it is."""
+"""Links inside a run are refused, and their targets stay unchanged."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Search as it is used: what comes out, when it ends, what is kept, and what is refused."""
+"""Search as it is used: results, limits, the tree that is kept, and refused input."""
 
 import threading
 from itertools import pairwise

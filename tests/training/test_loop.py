@@ -1,4 +1,4 @@
-"""The loop with opponents: what is learned from, what is credited, and what goes on where it was."""
+"""The loop with opponents: decisions that are learned from, credited games, and continuing after restore."""
 
 import logging
 from typing import Any

@@ -1,4 +1,4 @@
-"""The facade for people with their own loop: what it hands over, when, and what it refuses."""
+"""`ParallelManager` for users with their own loop: batches, timeouts, and refused input."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""The first byte that differs is found, wherever it is, and named by what it belongs to."""
+"""The first byte that differs is found in any part, and the message names the part."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""The log: goes on after a cut, and is of one arena only."""
+"""The log: it continues after a cut, and belongs to one tournament only."""
 
 import json
 from contextlib import ExitStack

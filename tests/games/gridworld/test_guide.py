@@ -1,4 +1,4 @@
-"""The guide to gridworlds: its code runs, and what it shows is what comes out."""
+"""The guide to gridworlds: its code runs and gives the output that it shows."""
 
 import contextlib
 import io
