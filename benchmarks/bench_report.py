@@ -51,7 +51,7 @@ def commit() -> str:
 
 
 def machine() -> Json:
-    """The processor, its cores, and how busy they are now."""
+    """The processor, its cores and their present load."""
     return {
         "cpu": processor_name(),
         "cores": os.cpu_count(),
@@ -98,7 +98,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
 
 
 def progress(line: str) -> None:
-    """Say on standard error what is going on."""
+    """Print the progress to standard error."""
     print(line, file=sys.stderr, flush=True)
 
 
@@ -112,7 +112,7 @@ def ensure_peers() -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(PEERS_FOLDER)], check=True)
     for package in PEERS_PACKAGES:
         if not _install_peer(package):
-            raise RuntimeError(f"{package} could not be installed; pip's own words stand above")
+            raise RuntimeError(f"{package} could not be installed; pip's error is above")
     for package in PEERS_OPTIONAL:
         if not _install_peer(package):
             progress(f"peers: {package} does not install here and is left out")

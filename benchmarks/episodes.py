@@ -10,9 +10,9 @@ collecting  games alone, weights as they are; the batch is a multiple of the wor
             for a last shard
 training    collecting, learning (`--steps` gradient steps per batch, on the device) and publishing in turn
 
-The model is Gunther's universal scalability law: n workers do n / (1 + s (n - 1) + k n (n - 1)) times what
-one does, s for what is done one after another, k for what grows with every pair. It is fitted to the
-medians by least squares; its residuals are shown, and what it says of 48 with the range over the repeats.
+The model is Gunther's universal scalability law: n workers do n / (1 + s (n - 1) + k n (n - 1)) times the
+work of one; s is the sequential share, k the cost of each pair of workers. It is fitted to the medians by
+least squares. The output has its residuals and its prediction for 48 cores, with the range over the repeats.
 """
 
 import argparse
@@ -41,7 +41,7 @@ Rates = dict[str, dict[int, list[float]]]  # kind, number of workers: episodes a
 
 
 def make_config(settings: argparse.Namespace, num_workers: int) -> RunConfig:
-    """What `train_dqn` would train with."""
+    """The settings that `train_dqn` would use."""
     game_length = 42
     games = settings.shards_each * num_workers * settings.episodes
     return resolve_config(
@@ -69,7 +69,7 @@ def make_config(settings: argparse.Namespace, num_workers: int) -> RunConfig:
 
 
 def count_episodes(rollouts: Sequence[Rollout]) -> int:
-    """Games that ended."""
+    """The number of games that ended."""
     return sum(int((rollout.data.terminated | rollout.data.truncated).sum()) for rollout in rollouts)
 
 
@@ -83,7 +83,7 @@ def a_minute(turn: Callable[[], Sequence[Rollout]], seconds: float) -> float:
 
 
 class Team:
-    """Workers with a learner, at rest except while they are measured."""
+    """Workers with a learner, paused except while they are measured."""
 
     def __init__(self, settings: argparse.Namespace, num_workers: int) -> None:
         config = make_config(settings, num_workers)
@@ -140,7 +140,7 @@ def fit_law(rates: dict[int, float]) -> Law:
 
 
 def measure_all(settings: argparse.Namespace) -> tuple[Rates, list[float]]:
-    """Everything in turn, then all again; with how many cores others kept busy in between."""
+    """Measure all in turn, once per repeat; also the number of cores that other programs kept busy."""
     rates: Rates = {kind: {number: [] for number in settings.workers} for kind in KINDS}
     busy: list[float] = []
     keep_freed_memory()
@@ -159,7 +159,7 @@ def measure_all(settings: argparse.Namespace) -> tuple[Rates, list[float]]:
 
 
 def describe(rates: dict[int, list[float]]) -> dict[str, Any]:
-    """Figures, ratios, the law with its residuals, and what it says of 48."""
+    """Figures, ratios, the law with its residuals, and its prediction for 48 cores."""
     spreads = {number: report.spread(values) for number, values in rates.items()}
     fewest = min(rates)
     law = fit_law({number: spread.median for number, spread in spreads.items()})
@@ -217,8 +217,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=4, help="gradient steps per batch")
     parser.add_argument("--device", default="cpu", help="of the learner")
     parser.add_argument("--seconds", type=float, default=1.5, help="of one measure, and up to whole turns")
-    parser.add_argument("--repeats", type=int, default=5, help="how often all take their turn")
-    parser.add_argument("--commit", help="what is measured, where this is a copy without git")
+    parser.add_argument("--repeats", type=int, default=5, help="measures of each number of workers")
+    parser.add_argument("--commit", help="the measured commit, for a copy without git")
     parser.add_argument("--out", type=Path, help="a file to write instead of the published results")
     settings = parser.parse_args()
     settings.workers = sorted({int(word) for word in settings.workers.split(",")})

@@ -9,10 +9,10 @@ from senju.workers.fork_server import ONE_MATH_THREAD
 
 
 class Fleet:
-    """Started once, one math thread each; they stand still until they are asked."""
+    """Processes with one math thread each; they are started once and wait for requests."""
 
     def __init__(self, commands: Sequence[Sequence[str]]) -> None:
-        """`commands` are scripts with their arguments; each says a number when it is ready."""
+        """`commands` are scripts with their arguments; each prints a number when it is ready."""
         self._processes = [
             subprocess.Popen(
                 [sys.executable, *command],
@@ -32,7 +32,7 @@ class Fleet:
     def __exit__(self, *_: object) -> None:
         for process in self._processes:
             assert process.stdin is not None
-            process.stdin.close()  # that is their end
+            process.stdin.close()  # this ends them
         for process in self._processes:
             process.wait()
 
@@ -50,5 +50,5 @@ class Fleet:
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:
-            raise RuntimeError(f"a process ended with status {process.wait()}; its error stands above")
+            raise RuntimeError(f"a process ended with status {process.wait()}; its error is above")
         return float(line)

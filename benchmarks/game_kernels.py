@@ -1,8 +1,8 @@
-"""Asks how many Connect Four moves a second one core plays.
+"""How many Connect Four moves a second does one core play?
 
 Each move comes with its observation, its legal mask, a random legal choice, and a new game where
-one ended. Senju stands beside PettingZoo, OpenSpiel (where it installs) and Pgx, all pinned to the
-same core, one at a time, asked in turn so that a drift of the machine hits all alike.
+one ended. Senju is compared with PettingZoo, OpenSpiel (where it installs) and Pgx, all pinned to the
+same core. They are measured in turn, so that a change of the machine's speed affects all alike.
 
     python benchmarks/game_kernels.py
 
@@ -84,11 +84,11 @@ class Process:
             if line.startswith("{"):  # libraries greet on standard output
                 answer: dict[str, Any] = json.loads(line)
                 return answer
-        raise RuntimeError(f"{self._name} ended with status {self._process.wait()}; its error stands above")
+        raise RuntimeError(f"{self._name} ended with status {self._process.wait()}; its error is above")
 
 
 def candidates(batches: tuple[int, ...], seed: int) -> list[Candidate]:
-    """Senju first; it is what the others are compared with."""
+    """Senju first: the others are compared with it."""
     seeds = (str(seed),)
     chosen = [
         Candidate("senju", "senju_connect_four.py", seeds, batches, is_peer=False),

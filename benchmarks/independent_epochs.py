@@ -1,10 +1,10 @@
-"""How much shorter is an epoch where acting and training take half of the time each?
+"""How much shorter is an epoch if acting and training take half of the time each?
 
     .venv/bin/python benchmarks/independent_epochs.py [--quick]
 
 Three agents hunt treasure, each with its own network of about 240,000 weights, DQN and memory; 64 copies of
-the world, an epoch is an episode of each. How often each agent is trained after an epoch is found first, so
-that in the plain sequential loop acting and training take the same time. Then all take turns:
+the world, an epoch is an episode of each. First the script finds how often to train each agent after an
+epoch, so that acting and training take the same time in the plain sequential loop. Then all take turns:
 
 disabled  `parallel.enabled=false`: act, then train one agent after another
 sync      copies of the world in workers on all cores, then the agents' learners in processes
@@ -135,7 +135,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--copies", type=int, default=64, help="of the world, at once")
     parser.add_argument("--seconds", type=float, default=3.0, help="of one measure, and up to whole epochs")
-    parser.add_argument("--repeats", type=int, default=7, help="how often all take their turn")
+    parser.add_argument("--repeats", type=int, default=7, help="measures of each variant")
     common.add_common_arguments(parser)
     settings = parser.parse_args()
     if settings.quick:

@@ -172,8 +172,8 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--agents", type=int, nargs="+", default=[2, 8, 32])
     parser.add_argument("--steps", type=int, default=100, help="of each agent in a training")
-    parser.add_argument("--device", default="cpu", help="one more to train on, like cuda")
-    parser.add_argument("--repeats", type=int, default=5, help="how often all take their turn")
+    parser.add_argument("--device", default="cpu", help="one more device to train on, like cuda")
+    parser.add_argument("--repeats", type=int, default=5, help="measures of each variant")
     common.add_common_arguments(parser)
     settings = parser.parse_args()
     if settings.quick:

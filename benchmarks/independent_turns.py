@@ -1,12 +1,13 @@
-"""How many turns of a world a second, with every agent learning, beside a plain loop and a plain framework?
+"""How many turns of a world a second, with learning, compared with a plain loop and a plain framework?
 
     .venv/bin/python benchmarks/independent_turns.py [--quick] [--worlds tag]
     PYTHONPATH=. python3 benchmarks/independent_turns.py --device cuda --out turns.json
 
-Three worlds as they are by default, about 240,000 weights an agent, DQN as in the presets. Everybody learns
-the same for each turn: one train step of 64 per agent and episode of each copy of the world. All take turns:
+Three worlds as they are by default, about 240,000 weights an agent, DQN as in the presets. All variants learn
+the same amount for each turn: one train step of 64 per agent and episode of each copy of the world. They
+are measured in turn:
 
-plain          one copy of the world, one thing after another, on one core
+plain          one copy of the world, one step after another, on one core
 rows           64 copies at once, else the same, on one core
 rows, stacked  the same, with the agents trained as one batched computation, on one core
 parallel       copies on all cores, then the agents' learners in processes on all cores (sync)
@@ -14,11 +15,11 @@ async          collecting and learning at the same time, on all cores
 stacked        workers collect; meanwhile the agents are trained as one computation, on --device
 
 `collecting` and `learning` are each stage alone; `in turn` is what those two would give one after the other,
-and `reached` how near the whole comes to it (above 1 where they overlap). `products` is a step's matrix
-products alone: what one core could learn if everything else cost nothing. `steps` is the gradient steps taken
-for each that was due: where it is below 1, learning is the slower side, and the turns a second are scaled
-down to those that were paid for. The plain framework's figures (441, 54, 140) were measured elsewhere, on a
-machine of the same kind. About a quarter of an hour on two cores.
+and `reached` is the measured speed divided by that (above 1 where they overlap). `products` is a step's
+matrix products alone: what one core could learn if everything else cost nothing. `steps` is the number of
+gradient steps taken, divided by the number due: where it is below 1, learning is the slower side, and the
+turns a second are scaled down to those with finished training. The plain framework's figures (441, 54, 140)
+were measured elsewhere, on a machine of the same kind. About a quarter of an hour on two cores.
 """
 
 import argparse
@@ -49,7 +50,7 @@ Repeats = dict[str, dict[str, list[float]]]  # entrant, figure: repeat by repeat
 
 
 def entrants(settings: argparse.Namespace) -> list[Entrant]:
-    """Plain comes first: it is what the others are compared with."""
+    """Plain comes first: the others are compared with it."""
     copies, cores = settings.copies, available_cores()
     many = cores * max(copies // cores, settings.copies_each)  # in shards, one for every core
     plain = {"parallel": {"enabled": False}}
@@ -92,7 +93,7 @@ def products_alone(world: str, seconds: float) -> float:
 
 
 def measure_world(world: str, settings: argparse.Namespace) -> tuple[Repeats, list[float], list[float]]:
-    """Everybody in turn, then all again; with what products alone would give, and how busy others were."""
+    """Measure all variants in turn, once per repeat; also matrix products alone, and other programs' load."""
     field, seconds = entrants(settings), settings.seconds
     repeats: Repeats = {one.name: {figure: [] for figure in FIGURES} for one in field}
     products: list[float] = []
@@ -178,7 +179,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--copies-each", type=int, default=16, help="at least, of every core")
     parser.add_argument("--device", default="cpu", help="of the entrant `stacked`")
     parser.add_argument("--seconds", type=float, default=3.0, help="of one measure, and up to whole epochs")
-    parser.add_argument("--repeats", type=int, default=5, help="how often all take their turn")
+    parser.add_argument("--repeats", type=int, default=5, help="measures of each variant")
     common.add_common_arguments(parser)
     settings = parser.parse_args()
     if settings.quick:

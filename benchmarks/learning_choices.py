@@ -1,4 +1,4 @@
-"""What does each choice give to the speed of learning alone?
+"""How much does each choice speed up learning alone?
 
     .venv/bin/python benchmarks/learning_choices.py
 
@@ -49,7 +49,7 @@ Choices = dict[str, tuple[int, PPO]]  # threads and learner of each line of the 
 
 
 def choices_before(cores: int) -> Choices:
-    """What can be compared while freed memory goes back to the system."""
+    """Choices that are compared while freed memory goes back to the system."""
     return {
         "one thread, plain": (1, make_learner("float32", is_fused=False, is_compiled=False)),
         f"+ {cores} threads": (cores, make_learner("float32", is_fused=False, is_compiled=False)),
@@ -59,7 +59,7 @@ def choices_before(cores: int) -> Choices:
 
 
 def choices_after(cores: int) -> Choices:
-    """What comes on top once it is kept, which cannot be undone in a process."""
+    """Choices that are compared once freed memory is kept, which cannot be undone in a process."""
     return {
         "+ freed memory kept (float32, as shipped)": (cores, make_learner("float32", True, True)),
         "+ bfloat16": (cores, make_learner("bfloat16", True, True)),

@@ -109,7 +109,7 @@ def on_cores(count: int) -> Iterator[None]:
 
 
 class MeasuredWorld:
-    """A world with its agents and learners, at rest except while it is measured."""
+    """A world with its agents and learners, paused except while it is measured."""
 
     def __init__(self, entrant: Entrant, new_config: Callable[[Entrant], RunConfig]) -> None:
         self.entrant = entrant
@@ -201,9 +201,9 @@ def spreads(figures: dict[str, list[float]]) -> dict[str, Any]:
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
-    """Those that every script has."""
-    parser.add_argument("--quick", action="store_true", help="so little that it only shows that all works")
-    parser.add_argument("--commit", help="what is measured, where this is a copy without git")
+    """Add the options that every script has."""
+    parser.add_argument("--quick", action="store_true", help="a short test that everything works")
+    parser.add_argument("--commit", help="the measured commit, for a copy without git")
     parser.add_argument("--out", type=Path, help="a file to write instead of the published results")
 
 
@@ -215,7 +215,7 @@ def begin(settings: argparse.Namespace) -> dict[str, Any]:
 
 
 def write(name: str, results: dict[str, Any], settings: argparse.Namespace) -> None:
-    """Write what was found; something quick is never published."""
+    """Write the results; those of --quick are never published."""
     if settings.out is not None:
         settings.out.write_text(json.dumps(results, indent=2) + "\n")
         print(f"written: {settings.out}")

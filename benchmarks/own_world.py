@@ -3,12 +3,11 @@
     python -m benchmarks.own_world
 
 Three agents with networks of about 240,000 weights each, in a world of plain Python; an epoch is four
-episodes, and as much training as makes playing and learning take about half of the plain loop each. The
+episodes, and so much training that playing and learning each take about half of the plain loop's time. The
 plain loop is what a user writes without senju, with one math thread and with as many as torch takes.
 All variants are timed in turn, round by round, with the plain loop before and after each: cores of rented
-machines change their pace within seconds, and a variant is compared with the two loops next to it. How
-much of the machine other programs used meanwhile is measured, and the quietest rounds count. About ten
-minutes.
+machines change their speed within seconds, so a variant is compared with the two loops next to it. The
+script also measures the load of other programs and uses the rounds with the lowest load. About ten minutes.
 """
 
 import resource
@@ -44,7 +43,7 @@ PLAIN = "plain loop"
 class Timed(NamedTuple):
     """A variant in one round."""
 
-    seconds: float  # an epoch, once everybody is warm
+    seconds: float  # an epoch, after warming up
     plain: float  # an epoch of the plain loops before and after it
     after: float  # an epoch of the plain loop after it
     others: float  # share of the machine that other programs had meanwhile
@@ -143,7 +142,7 @@ def balanced_train_steps() -> int:
 
 
 def seconds_of(variant: str, train_steps: int) -> list[float]:
-    """Seconds of each epoch once everybody is warm."""
+    """Seconds of each epoch after warming up."""
     if variant == PLAIN:
         return plain_loop(train_steps)[0][WARM_UP:]
     if variant.startswith(PLAIN):
@@ -182,7 +181,9 @@ def quiet_rounds(train_steps: int) -> list[dict[str, Timed]]:
     rounds: list[dict[str, Timed]] = []
     while len(rounds) < MOST_ROUNDS and sum(noise(done) < QUIET for done in rounds) < ROUNDS:
         rounds.append(one_round(train_steps))
-        report.progress(f"round {len(rounds)}: others had up to {noise(rounds[-1]):.0%} of the machine")
+        report.progress(
+            f"round {len(rounds)}: other programs used up to {noise(rounds[-1]):.0%} of the machine"
+        )
     return sorted(rounds, key=noise)[:ROUNDS]
 
 
@@ -197,7 +198,7 @@ def one_round(train_steps: int) -> dict[str, Timed]:
 
 
 def noise(variants: dict[str, Timed]) -> float:
-    """What other programs had at most."""
+    """The largest share of the machine that other programs used."""
     return max(variant.others for variant in variants.values())
 
 
@@ -225,7 +226,7 @@ def main() -> None:
     noises = [round(noise(variants), 3) for variants in rounds]
     title = (
         f"3 agents, {COPIES} copies, {train_steps} training steps; learning is {share:.0%} of the plain "
-        f"loop; others had up to {max(noises):.0%} of the machine"
+        f"loop; other programs used up to {max(noises):.0%} of the machine"
     )
     report.print_table(title, ["variant", "s/epoch", "to the plain loop", "less time", "turns/s"], rows)
     results = {

@@ -9,8 +9,8 @@ healing  A turn of the slow game, undisturbed and with a worker killed (SIGKILL)
 peers    Stable-Baselines3's `DummyVecEnv` and its `SubprocVecEnv` on the cheap game, in the peers'
          environment (installed by the first call).
 
-The compared engines take turns; ratios are of figures that stood close in time. About five minutes on
-two quiet cores. Results are written where all parts are measured, or where --out says.
+The compared engines take turns; ratios are of figures measured close in time. About five minutes on
+two quiet cores. Results are written if all parts are measured, or to the file of --out.
 """
 
 import argparse
@@ -79,7 +79,7 @@ def run_race(part: str, seconds: float, repeats: int) -> report.Json:
             report.progress(f"{part}: repeat {repeat + 1} of {repeats}, {entrant.name}")
             busy.append(inspect_machine().busy_cores)
 
-    race(config, field[:1], 0.0, 1)  # what this process loads and compiles once
+    race(config, field[:1], 0.0, 1)  # so that this process has loaded and compiled all code
     results = race(config, field, seconds, repeats, on_stage)
     summaries, ratios = summarise(field, results), race_ratios(field, results)
     print_race(part, summaries, ratios)
@@ -99,7 +99,7 @@ Ratios = dict[str, tuple[report.Spread, str]]  # by what they are of, with what 
 
 
 def race_ratios(field: Sequence[Entrant], results: Results) -> Ratios:
-    """What the question is about, repeat by repeat."""
+    """The ratios that answer the question, repeat by repeat."""
 
     def of(name: str, figure: str) -> list[float]:
         return [float(getattr(figures, figure)) for figures in results[name]]
@@ -260,7 +260,7 @@ def print_healing(summary: dict[int, dict[str, report.Spread]], kills: int) -> N
 
 
 def run_peers(seconds: float, repeats: int) -> report.Json:
-    """What processes do for Stable-Baselines3 on the cheap game."""
+    """The speed of Stable-Baselines3 with and without processes on the cheap game."""
     report.progress("peers: Stable-Baselines3")
     script = report.BENCHMARKS / "peers" / "subprocess_vec_env.py"
     options = ["--repeats", str(repeats), "--seconds", str(seconds), "--envs", *map(str, PEER_ENVS)]
@@ -287,7 +287,7 @@ def run_peers(seconds: float, repeats: int) -> report.Json:
 
 
 def write(results: report.Json, out: Path | None, parts: Sequence[str]) -> None:
-    """To the place asked for; to the published results only what is complete."""
+    """Write to --out, or to the published results if all parts were measured."""
     if out is not None:
         out.write_text(json.dumps(results, indent=2) + "\n")
         print(f"written: {out}")
@@ -302,7 +302,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to measure")
     parser.add_argument("--seconds", type=float, default=0.8, help="for each figure of each repeat")
-    parser.add_argument("--repeats", type=int, default=5, help="how often all take their turn")
+    parser.add_argument("--repeats", type=int, default=5, help="measures of each engine")
     parser.add_argument("--kills", type=int, default=10, help="workers killed in each team")
     parser.add_argument("--out", type=Path, help="a file to write instead of the published results")
     return parser.parse_args()

@@ -1,10 +1,10 @@
-"""Asks what a step costs when opponents come from a pool, beside plain self-play.
+"""How much does a step cost with opponents from a pool, compared with plain self-play?
 
-Connect Four with the network of its preset, 256 games in this process, on one core. No game is played
-against itself, which is the slowest case: by default half of them are. Pools of 1, 4, 16 and 64
-snapshots stand beside each other, with the default number in play; then 1, 4 and 16 in play of 64.
-All are asked in turn, so that a drift of the machine hits all alike; a new version of the orders, with new
-menus, comes before each rollout, as in training. Times are processor time of this process, so
+Connect Four with the network of its preset, 256 games in this process, on one core. No game is self-play,
+which is the slowest case; `self_share` sets the share of self-play games. Pools of 1, 4, 16 and 64
+snapshots are compared, with the default number in play; then 1, 4 and 16 in play of 64. All cases are
+measured in turn, so that a change of the machine's speed affects all alike. Before each rollout the orders
+get a new version with new active opponents, as in training. Times are processor time of this process, so
 that other processes disturb little.
 
     python benchmarks/pool.py
@@ -35,7 +35,7 @@ SELF_PLAY = "self-play"
 
 @dataclasses.dataclass
 class Case:
-    """One way to fill the seats, with what it was measured to cost."""
+    """One assignment of players to seats, with its measured cost."""
 
     snapshots: int = 0  # none: self-play
     in_play: int = IN_PLAY
@@ -45,7 +45,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What it is called in the tables."""
+        """Its name in the tables."""
         if not self.snapshots:
             return SELF_PLAY
         return f"pool of {self.snapshots}, {min(self.in_play, self.snapshots)} in play"
@@ -73,7 +73,7 @@ class Player:
         self._fill(case.snapshots)
 
     def _fill(self, num_snapshots: int) -> None:
-        """As if so many snapshots had been taken; what they know has no influence on what they cost."""
+        """Fill the pool with `snapshots` snapshots; their weights have no influence on their cost."""
         loop = self._loop
         for number in range(1, num_snapshots + 1):
             assert loop.pool is not None
@@ -100,7 +100,7 @@ class Player:
         self.case.batches.append(float(np.mean([_count_batches(rollout.data) for rollout in rollouts])))
 
     def forget(self) -> None:
-        """That was to warm up."""
+        """Discard the figures of the warm-up."""
         self.case.seconds.clear()
         self.case.opponents_seconds.clear()
         self.case.batches.clear()

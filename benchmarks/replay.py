@@ -1,19 +1,21 @@
-"""Asks how many decisions a second can be drawn from a replay of 204,800, and how many can be added.
+"""How many decisions a second can be drawn from a replay of 204,800, and how many can be added?
 
     python benchmarks/replay.py
 
-Senju stands beside cpprb and TorchRL, all on one core with one thread, asked in turn so that a drift of
-the machine hits all alike. All give the same fields: observation, next observation, legal mask (bits) of
-both, action, return and factor; in the sizes of Connect Four (84 bytes a position) and of Shogi (3,888).
+Senju is compared with cpprb and TorchRL, all on one core with one thread, measured in turn so that a
+change of the machine's speed affects all alike. All give the same fields: observation, next observation,
+legal mask (bits) of both, action, return and factor; in the sizes of Connect Four (84 bytes a position)
+and of Shogi (3,888).
 
 uniform      all decisions alike.
 prioritised  proportional, with importance weights, and the priorities of the batch changed after each draw.
-add          2,048 decisions at a time. Senju's workers write into the ring themselves: adding is linking what
-             lies there (3 steps). `copied first` brings it there, as the peers do, who get all linked.
+add          2,048 decisions at a time. Senju's workers write into the ring themselves, so adding only links
+             these decisions (3 steps). `copied first` also copies them, as the peers do; the peers
+             get linked decisions.
 
 The peers store both positions of a decision, senju each position once. All processes keep the memory they
 freed, as senju's trainer does. The first run creates the peers' environment in `.venvs/peers`, which
-takes minutes; TorchRL's sum tree is compiled there, since no wheel of it fits that torch.
+takes minutes; TorchRL's sum tree is compiled there, because no wheel fits the installed torch.
 """
 
 import argparse
@@ -66,7 +68,7 @@ def missing_peers() -> dict[str, str]:
 
 
 def candidates(size: str, kind: str, batches: tuple[int, ...], missing: dict[str, str]) -> list[Candidate]:
-    """Senju first; it is what the others are compared with."""
+    """Senju first: the others are compared with it."""
     batches = (TURN,) if kind == "add" else batches
     chosen = [Candidate(OURS, "senju_replay.py", (size, kind), batches, is_peer=False)]
     if kind == "add":
@@ -96,7 +98,7 @@ def millions(answers: list[dict[str, Any]]) -> list[float]:
 
 
 def ours_of(kind: str) -> str:
-    """What is compared with the peers: adding with the copy that they make too."""
+    """The entrant that is compared with the peers: for adding, the one that copies, as they do."""
     return COPIED if kind == "add" else OURS
 
 

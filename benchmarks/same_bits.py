@@ -1,9 +1,9 @@
-"""Asks whether two versions of senju give the same bytes on one machine.
+"""Do two versions of senju give the same bytes on one machine?
 
-Short runs of every kind are trained, and the SHA-256 of what each ends with is written to a file:
+Short runs of every kind are trained, and the SHA-256 of the final state of each is written to a file:
 weights and optimizer, the states of all games, replay and pool, and the metrics that are not times. With
-`--compare` they are held against an earlier file. Bytes are promised for one machine and one version
-of PyTorch alone, so both files must come from the same.
+`--compare` they are compared with an earlier file. Equal bytes are promised only for one machine and one
+version of PyTorch, so both files must come from the same machine and version.
 
     python benchmarks/same_bits.py --out before.json
     python benchmarks/same_bits.py --compare before.json
@@ -96,7 +96,7 @@ class KillsWorkers(TrainingListener):
 
 
 def fingerprint(run: Run) -> Fingerprint:
-    """What a run has ended with."""
+    """The sums of a run's final state."""
     tensors, state = _newest(run)
     groups: dict[str, list[str]] = {}
     for name, digest in tensors.items():

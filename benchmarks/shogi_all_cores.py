@@ -36,7 +36,7 @@ Spreads = dict[int, dict[str, report.Spread]]
 
 
 class Team(Protocol):
-    """Workers that stand still until they are measured."""
+    """Workers that wait until they are measured."""
 
     def measure(self, number: int, seconds: float) -> float:
         """Steps a second of the first `number` workers together."""
@@ -173,8 +173,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--kinds", type=kinds, default=list(KINDS), help="processes, threads or both")
     parser.add_argument("--batch", type=int, default=256, help="games of one worker")
     parser.add_argument("--seconds", type=float, default=1.0, help="of one measure")
-    parser.add_argument("--repeats", type=int, default=5, help="how often all take their turn")
-    parser.add_argument("--commit", help="what is measured, where this is a copy without git")
+    parser.add_argument("--repeats", type=int, default=5, help="measures of each number of workers")
+    parser.add_argument("--commit", help="the measured commit, for a copy without git")
     parser.add_argument("--out", type=Path, help="a file to write instead of the published results")
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)  # the seed of a worker process
     return parser.parse_args()

@@ -1,8 +1,8 @@
-"""Asks how fast the Shogi rules are on one core, and how soon they are ready.
+"""How fast are the Shogi rules on one core, and how long do they take to start?
 
     python benchmarks/shogi_rules.py
 
-Four things, all on the same core:
+Four measures, all on the same core:
 
 steps     random play through the Game contract: observe (legal mask and 48 planes), choose, step, and a
           new game where one ended; and the same with the legal mask alone. The choice is a xorshift
@@ -11,9 +11,9 @@ stages    the time of each of these.
 lines     all lines of five moves from the start (perft), in nodes a second.
 start     from an empty cache of compiled code, and from a full one, until a move can be played.
 
-Steps stand beside cshogi (driven from Python), Pgx and EnvPool, asked in turn so that a drift of the
-machine hits all alike. Peers have 119 planes each. Random games last about 390 moves; a slow peer with
-many rows sees little but openings in the time it has.
+Steps are compared with cshogi (driven from Python), Pgx and EnvPool, measured in turn so that a change of
+the machine's speed affects all alike. Peers have 119 planes each. Random games last about 390 moves; a slow
+peer with many rows plays mostly openings in the given time.
 
 The first run creates the peers' environment in `.venvs/peers`, which takes minutes.
 """
@@ -77,7 +77,7 @@ def missing_peers() -> dict[str, str]:
 
 
 def candidates(batches: tuple[int, ...], seed: int, missing: dict[str, str]) -> list[Candidate]:
-    """Senju first; it is what the others are compared with."""
+    """Senju first: the others are compared with it."""
     seeds = (str(seed),)
     mask_batches = tuple(batch for batch in batches if batch in MASK_BATCHES)
     chosen = [

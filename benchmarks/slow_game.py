@@ -1,6 +1,6 @@
-r"""Connect Four in which every move costs processor time: what a game is that takes a millisecond a step.
+r"""Connect Four in which every move costs processor time: a game that takes a millisecond a step.
 
-In this folder senju finds it by its name; a turn of 4 shards of 8 games and 8 steps takes 256 ms.
+Run senju in this folder, so that it finds the module; a turn of 4 shards of 8 games and 8 steps takes 256 ms.
 
     senju bench slow_game:SlowConnectFour --workers 1,2 --set collect.rollout_steps=8 \
         --set collect.num_games=32 --set collect.games_per_shard=8
@@ -18,7 +18,7 @@ from senju.games.game import Outcomes, States
 
 
 class SlowConfig(Part):
-    """How slow it is."""
+    """Settings of the slow game."""
 
     milliseconds: float = Field(
         1.0, ge=0, le=10_000, description="Processor time that each row's step takes."
@@ -26,7 +26,7 @@ class SlowConfig(Part):
 
 
 class SlowConnectFour(ConnectFour):
-    """Connect Four, move by move as ever, and slow."""
+    """Connect Four with unchanged rules and slow moves."""
 
     Config = SlowConfig
 

@@ -1,4 +1,4 @@
-"""How strong does `make train` make an agent, from several seeds, and in what time?
+"""How strong is an agent after `make train`, with several seeds, and how long does training take?
 
     .venv/bin/python benchmarks/strength_connect_four.py [--precision bfloat16]
 

@@ -1,10 +1,10 @@
-"""How strong do DQN and opponents of one's own past make an agent, from several seeds?
+"""How strong is an agent trained by DQN or against its own past, with several seeds?
 
     PYTHONPATH=. .venv/bin/python benchmarks/strength_opponents.py [--seeds 0 1 2] [--threads 2]
 
 Connect Four, 1,000 games each against random, minimax and the perfect player: PPO by plain self-play, PPO
-against its pool and DQN against its pool, each with its preset. Tic-tac-toe by DQN: every game that the
-agent can get into with its best moves, and the largest error of what it thinks positions are worth.
+against its pool and DQN against its pool, each with its preset. Tic-tac-toe by DQN: every game that
+can happen while the agent plays its best moves, and the largest error of its values.
 A run takes two to five minutes on two cores.
 """
 
@@ -46,7 +46,7 @@ def train_connect_four(kind: str, settings: argparse.Namespace, seed: int, folde
 
 
 def judge_tic_tac_toe(agent: Agent) -> dict[str, Any]:
-    """What can happen to an agent, moving first and second."""
+    """All games that can happen to an agent, moving first and second."""
     found = {}
     for seat, name in enumerate(("moves first", "moves second")):
         walked = walk(agent, seat)

@@ -1,11 +1,11 @@
-"""How strong does `senju train shogi` make an agent on two cores, from several seeds, and in what time?
+"""How strong is an agent after `senju train shogi` on two cores, with several seeds, and in what time?
 
     .venv/bin/python benchmarks/strength_shogi.py --folder runs/strength_shogi
 
-Trains Shogi with its preset once per seed (about fifteen minutes each on two cores; seeds that stand
-in the folder already are taken from there), then plays each agent's best moves, colours swapped in
+Trains Shogi with its preset once per seed (about fifteen minutes each on two cores; seeds that are
+already in the folder are not trained again), then plays each agent's best moves, colours swapped in
 pairs, against random play, against players that count material one and two plies deep, and against
-its own checkpoint from a third of the way; and its search against its bare policy. The learning
+its own checkpoint from a third of the way; and its search against its policy without search. The learning
 curves are drawn to docs/strength_shogi.svg.
 """
 
@@ -26,14 +26,14 @@ SEARCHED = "search against the bare policy"
 
 
 def trained(seed: int, folder: Path) -> Run:
-    """The finished run of a seed, trained now if need be."""
+    """The finished run of a seed, trained now if it is missing."""
     path = folder / f"seed-{seed}"
     if not path.exists():
         report.progress(f"training with seed {seed}")
         return senju.train("shogi", seed=seed, run=path)
     run = Run(path)
     if not run.metrics or run.metrics[-1]["update"] < run.config.total_updates:
-        raise SystemExit(f"{path} is not finished; go on with: senju train --resume {path}")
+        raise SystemExit(f"{path} is not finished; continue with: senju train --resume {path}")
     return run
 
 

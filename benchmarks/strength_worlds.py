@@ -1,10 +1,10 @@
-"""Do agents that share nothing learn in the worlds, from several seeds?
+"""Do independent agents learn in the gridworlds, with several seeds?
 
     .venv/bin/python benchmarks/strength_worlds.py [--worlds tag] [--seeds 0 1 2] [--quick]
 
 Each world with its preset; three agents in the treasure hunt. Then, per agent, the mean reward of an episode
 with a 95 % interval: of the trained agents together, of random ones, and of each trained agent alone among
-random ones, since in tag what one gains is lost to the others. Draws docs/learning_WORLD.svg: the reward per
+random ones, since in tag one agent's gain is the others' loss. Draws docs/learning_WORLD.svg: the reward per
 episode of every agent over the turns it learned from. About two minutes on two cores for each seed and world.
 """
 
@@ -54,7 +54,7 @@ def train(world: str, seed: int, settings: argparse.Namespace, folder: Path) -> 
 
 
 def judge(run: Run, num_episodes: int, seed: int) -> Json:
-    """What each agent gets with the others, alone among random ones, and if it were random itself."""
+    """Rewards of each agent: with the others, alone among random ones, and as a random one itself."""
     game, agents = run.game, run.agents
     cut = run.config.collect.max_game_length
     # what all are compared with, and so small that it takes many episodes to be sure of
@@ -73,7 +73,7 @@ def judge(run: Run, num_episodes: int, seed: int) -> Json:
 
 
 def random_agent(game: Game) -> Agent:
-    """One that draws from a policy which likes all actions alike."""
+    """An agent that draws all actions with equal probability."""
     model = make_model({"name": "mlp", "hidden": [1]}, game.observation_shape, game.num_actions, 0)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -200,7 +200,7 @@ def _text(value: float, interval: list[float]) -> str:
 
 
 def summarise(world: str, seeds: dict[int, Json]) -> Json:
-    """The weakest of all agents of all seeds, by what is asked of a world."""
+    """The weakest of all agents of all seeds, by the measures of the world."""
     found: Json = {}
     for kind in ("together", "alone"):
         agents = [agent for judged in seeds.values() for agent in judged[kind]]
@@ -237,7 +237,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def draw(world: str, seeds: dict[int, Json], settings: argparse.Namespace) -> None:
-    """Beside the results."""
+    """Write the picture beside the results."""
     picture = Picture(world, seeds).svg()
     if settings.out is None and settings.quick:
         return

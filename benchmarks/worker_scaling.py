@@ -1,18 +1,18 @@
-"""How near do n workers come to n independent processes, which share nothing and never wait?
+"""How close do n workers come to n independent processes, which share nothing and never wait?
 
     .venv/bin/python benchmarks/worker_scaling.py --workers 1,2
     PYTHONPATH=. python3 benchmarks/worker_scaling.py --out scaling.json   # a copy that is not installed
 
 For each n, all taking turns, in steps (decisions) a second of collecting:
 
-limit  n processes with the serial backend and one math thread each, let go at the same moment: the sum
-       of their rates. It has what the machine itself takes from n busy cores (clock, memory, neighbours).
+limit  n processes with the serial backend and one math thread each, started at the same moment: the sum
+       of their rates. It includes the losses of the machine with n busy cores (clock, memory, neighbours).
 sync   the backend `processes` with n workers; they wait for each other at the end of a turn.
 async  the same with max_lag=1: games go on into the next turn.
 
-All are started once, and stand still while another is measured. There are 8 shards for each worker of
-the largest team, so that the end of a turn, where some wait for the last, is a small part of it; each
-independent process has 8 of its own.
+All are started once, and wait while another is measured. There are 8 shards for each worker of the
+largest team, so that the end of a turn, when some workers wait for the last one, is a small part of it;
+each independent process has 8 of its own.
 """
 
 import argparse
@@ -91,7 +91,7 @@ class Team:
 
 
 def independents(settings: argparse.Namespace, number: int) -> Fleet:
-    """Processes that know nothing of each other; each measures its own steps a second."""
+    """Independent processes; each measures its own steps a second."""
     options = ["--game", settings.game, "--games-per-shard", str(settings.games_per_shard)]
     options += ["--rollout-steps", str(settings.rollout_steps), "--alone"]
     return Fleet([[__file__, *options]] * number)
@@ -140,7 +140,7 @@ Spreads = dict[int, dict[str, report.Spread]]
 
 
 def over_fewest(rates: Rates) -> Spreads:
-    """Each kind over its own figure for the smallest number."""
+    """Each kind, divided by its own figure for the smallest number."""
     first = rates[min(rates)]
     return {
         number: {kind: report.ratio_spread(of[kind], first[kind]) for kind in KINDS}
@@ -149,7 +149,7 @@ def over_fewest(rates: Rates) -> Spreads:
 
 
 def over_limit(rates: Rates) -> Spreads:
-    """Each mode over as many independent processes."""
+    """Each mode, divided by as many independent processes."""
     return {
         number: {mode: report.ratio_spread(of[mode], of["limit"]) for mode in MODES}
         for number, of in rates.items()
@@ -198,8 +198,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--games-per-shard", type=int, default=64, help="evaluated as one batch")
     parser.add_argument("--rollout-steps", type=int, default=64, help="of each game per turn")
     parser.add_argument("--seconds", type=float, default=1.0, help="of one measure, and up to whole turns")
-    parser.add_argument("--repeats", type=int, default=5, help="how often all take their turn")
-    parser.add_argument("--commit", help="what is measured, where this is a copy without git")
+    parser.add_argument("--repeats", type=int, default=5, help="measures of each number of workers")
+    parser.add_argument("--commit", help="the measured commit, for a copy without git")
     parser.add_argument("--out", type=Path, help="a file to write instead of the published results")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)  # an independent process
     settings = parser.parse_args()

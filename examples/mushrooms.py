@@ -1,9 +1,9 @@
-"""A world of your own in one file: mushrooms in a forest, and three agents that share nothing.
+"""A gridworld of your own in one file: mushrooms in a forest, and three independent agents.
 
-    senju games examples.mushrooms:Mushrooms        # hold it to the Game contract
-    python -m examples.mushrooms                    # watch some random turns, then train a little
+    senju games examples.mushrooms:Mushrooms        # test it against the Game contract
+    python -m examples.mushrooms                    # show some random turns, then train briefly
 
-docs/gridworld.md writes this file line by line.
+docs/gridworld.md explains this file step by step.
 """
 
 from pathlib import Path
@@ -97,7 +97,7 @@ def random_episode(game: Gridworld, seed: int = 0) -> list[np.void]:
 
 
 def train(run: Path | None = None) -> senju.Run:
-    """Train three agents that share nothing; the run's folder keeps everything."""
+    """Train three independent agents; the run folder has all results."""
     return senju.train(
         "examples.mushrooms:Mushrooms",
         run=run,
@@ -124,4 +124,4 @@ if __name__ == "__main__":
     measured = trained.episodes[-1]
     print("reward per episode, each agent:", [round(reward, 1) for reward in measured["rewards"]])
     print("by acting at random:           ", [round(reward, 1) for reward in measured["random"]])
-    print("an episode to look at:         ", trained.path / measured["film"])
+    print("an episode as a GIF:           ", trained.path / measured["film"])

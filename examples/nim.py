@@ -1,10 +1,10 @@
 """A game of your own in one file: Nim. The player who takes the last stone wins.
 
-    senju games examples.nim:Nim                        # hold it to the Game contract
+    senju games examples.nim:Nim                        # test it against the Game contract
     senju train examples.nim:Nim --steps 200_000 --set game.stones=21
     senju play examples.nim:Nim --run runs/Nim-…
 
-It is written in plain NumPy; see senju/games/tic_tac_toe.py for one that is compiled.
+It is written in plain NumPy; senju/games/tic_tac_toe.py is a compiled game.
 """
 
 import numpy as np
@@ -39,7 +39,7 @@ class Nim(Game):
         super().__init__(config)
         assert isinstance(self.config, NimConfig)
         self.stones = self.config.stones
-        self.observation_shape = (self.stones + 1,)  # one-hot: how many are left
+        self.observation_shape = (self.stones + 1,)  # one-hot: the number of stones left
 
     def reset(self, states: States, rows: NDArray[np.int64], keys: NDArray[np.uint64]) -> None:
         """Put all stones back."""
@@ -47,7 +47,7 @@ class Nim(Game):
         states["mover"][rows] = 0
 
     def observe(self, states: States, out: Observations) -> None:
-        """Show what is left; as many may be taken as there are, up to three."""
+        """Show how many stones are left; 1 to 3 may be taken, but not more than are left."""
         left = states["stones"].astype(np.int64)
         out.observation[...] = 0
         out.observation[np.arange(len(states)), 0, left] = 1
@@ -68,7 +68,7 @@ class Nim(Game):
         states["mover"] = 1 - mover
 
     def action_name(self, action: int) -> str:
-        """How many stones are taken."""
+        """The number of stones that the action takes."""
         return str(action + 1)
 
     def board_text(self, state: np.void) -> str:

@@ -1,9 +1,9 @@
-"""A training loop of your own: senju plays, you learn. Policy gradient on tic-tac-toe, in plain PyTorch.
+"""Your own training loop: policy gradient on tic-tac-toe in plain PyTorch, with games from senju.
 
     python -m examples.own_loop
 
-Two worker processes play the network against itself. The loop takes what they played as one batch of
-arrays, makes one step of its own on it, and sends the weights back. The score against a random player
+Two worker processes play the network against itself. The loop gets their decisions as one batch of
+arrays, makes one gradient step on it, and sends the weights to the workers. The score against a random player
 (win 1, draw 0.5) rises from about 0.4 to more than 0.9.
 """
 
@@ -21,7 +21,7 @@ LEARNING_RATE, ENTROPY_BONUS = 0.005, 0.3
 
 
 def loss_of(model: senju.Model, batch: senju.Experiences, num_actions: int) -> Tensor:
-    """Make decisions likelier that turned out better than expected, and expect what came."""
+    """Policy loss, value loss and entropy bonus: decisions with a positive advantage become more likely."""
     logits, values = model(torch.from_numpy(batch.observation).float())
     legal = torch.from_numpy(batch.legal_mask(num_actions))
     policy = torch.distributions.Categorical(logits=logits.masked_fill(~legal, -1e9))
@@ -39,7 +39,7 @@ def score_against_random(game: senju.Game, model: senju.Model) -> float:
 
 
 def train(updates: int = UPDATES, backend: str = "processes") -> tuple[float, float]:
-    """Train for so many updates; return the score before and after."""
+    """Train for `updates` updates; return the score before and after."""
     config = {"num_workers": 2, "games_per_worker": 64, "experience_batch_size": 1024, "backend": backend}
     with senju.ParallelManager("tic_tac_toe", {"name": "mlp", "hidden": [64]}, config, seed=1) as manager:
         game, model = manager.game, manager.new_model()
@@ -59,6 +59,6 @@ def train(updates: int = UPDATES, backend: str = "processes") -> tuple[float, fl
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)  # so small a network learns no faster with more, and the workers need cores
+    torch.set_num_threads(1)  # so small a network learns no faster with more; the workers need the cores
     first, last = train()
     print(f"score against random: {first:.3f} before, {last:.3f} after")

@@ -1,9 +1,9 @@
-"""An opponent of your own, and deep Q-learning against it, on tic-tac-toe.
+"""Your own opponent, and deep Q-learning against it, on tic-tac-toe.
 
     python -m examples.own_opponent
 
 The agent plays against itself, against snapshots of its past, and against `finisher`, a function of this
-file, which wins where it can in one move, hinders the other from doing so, and moves at random otherwise.
+file. It wins in one move if it can, else blocks such a move of the other player, else moves at random.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ EPISODES = 6_000
 
 
 def finisher(observation: NDArray[np.uint8], legal: NDArray[np.bool_], random: np.random.Generator) -> int:
-    """The square that completes a line of its own, or else one of the other's; any free one otherwise."""
+    """A square that completes its own line, else one that blocks the other's line, else any free square."""
     for marks in observation.reshape(2, 9):  # its own, then the other's
         for line in LINES:
             free = line[legal[line]]
@@ -30,7 +30,7 @@ def finisher(observation: NDArray[np.uint8], legal: NDArray[np.bool_], random: n
 
 
 def train(episodes: int = EPISODES, num_workers: int = 2, run: Path | None = None) -> senju.Agent:
-    """Train an agent; the run's folder keeps everything else."""
+    """Train an agent; the run folder has all other results."""
     return senju.train_dqn(
         episodes,
         num_workers=num_workers,
@@ -55,4 +55,4 @@ if __name__ == "__main__":
     trained = train()
     opening = trained.action_values(trained.game.new_games(1))[0]
     print(f"score against the finisher: {score_against_finisher(trained):.3f}")
-    print("what the nine first moves are worth:", opening.round(2).tolist())
+    print("values of the nine first moves:", opening.round(2).tolist())

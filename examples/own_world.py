@@ -1,10 +1,10 @@
-"""A world of your own in ordinary Python: three foragers, each with its own network, memory and optimizer.
+"""Your own world in plain Python: three foragers, each with its own network, memory and optimizer.
 
     python -m examples.own_world
 
-Nothing above `main` knows of senju: the same classes run in a plain loop. `senju.ParallelEnvironment` plays
-eight copies of the world in worker processes and trains the three agents side by side. The berries that
-each of them eats in an epoch rise from about 5 to about 12.
+The classes do not use senju: they also run in a plain loop. `senju.ParallelEnvironment` plays
+eight copies of the world in worker processes and trains the three agents in parallel. The number of berries
+that each agent eats in an epoch rises from about 5 to about 12.
 """
 
 import random
@@ -33,14 +33,14 @@ class Model:
         self.epsilon, self.action_space = 1.0, len(MOVES)
 
     def take_action(self, state: np.ndarray) -> int:
-        """Mostly the best action, sometimes any."""
+        """The best action, or a random one with probability epsilon."""
         if random.random() < self.epsilon:
             return random.randrange(self.action_space)
         with torch.no_grad():
             return int(self.net(torch.from_numpy(state)).argmax())
 
     def train_step(self) -> float:
-        """One step on a batch of what is remembered."""
+        """One gradient step on a batch from the memory."""
         indices = np.random.randint(len(self.memory) - 1, size=256)
         batch, after = [self.memory[i] for i in indices], [self.memory[i + 1] for i in indices]
         states = torch.from_numpy(np.stack([state for state, *_ in batch]))
@@ -67,13 +67,13 @@ class Forager:
         self.location = (1, 1)
 
     def pov(self, world: np.ndarray) -> np.ndarray:
-        """What lies around: walls -1, berries 1."""
+        """The cells around the agent: walls -1, berries 1."""
         y, x = self.location
         padded = np.pad(world, RADIUS, constant_values=-1)
         return padded[y : y + 2 * RADIUS + 1, x : x + 2 * RADIUS + 1].astype(np.float32).ravel()
 
     def get_action(self, state: np.ndarray) -> int:
-        """Where to go."""
+        """The number of a move."""
         return self.model.take_action(state)
 
     def act(self, world: np.ndarray, action: int) -> float:
@@ -105,7 +105,7 @@ class Meadow:
             agent.location = (random.randrange(SIDE), random.randrange(SIDE))
 
     def take_turn(self) -> None:
-        """One turn of everybody."""
+        """Berries grow, then each agent acts once."""
         self.turn += 1
         self.world[np.random.rand(SIDE, SIDE) < 0.01] = 1
         for agent in self.agents:

@@ -40,7 +40,7 @@ ENVIRONMENT = {"COLUMNS": "200", "OMP_NUM_THREADS": "1"}  # wide, so that tables
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever is tried on worker processes is slow: what they come from takes seconds to start."""
+    """Tests with worker processes are slow: a fork server takes seconds to start."""
     for item in items:
         if "processes" in getattr(getattr(item, "callspec", None), "params", {}).values():
             item.add_marker(pytest.mark.slow)
@@ -118,7 +118,7 @@ BAD_SETTINGS = {
     ),
     "giving up too easily": BadSettings({"collect": {"resign_below": 1.1}}, "collect.resign_below=1.1"),
     "more than all exempt": BadSettings({"collect": {"resign_exempt": 2}}, "collect.resign_exempt=2"),
-    "giving up where nobody wins": BadSettings(
+    "resigning where no seat wins": BadSettings(
         {"collect": {"resign_below": 0.9}, "evaluation": {"opponents": []}},
         ("resign_below=0.9", "zero-sum", "two seats", "meeting", "0"),
         "tests.collect.toy_games:Meeting",
@@ -287,7 +287,7 @@ Invoke = Callable[..., Output]
 def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     """Runs the command line in this process, in an empty folder; an unforeseen error is raised."""
     monkeypatch.chdir(tmp_path)
-    for each in (console.out, console.err):  # whoever runs the tests may have fixed their width
+    for each in (console.out, console.err):  # the environment of the tests may fix their width
         monkeypatch.setattr(each, "_width", None)
 
     def run(*arguments: object, typed: str | None = None) -> Output:
@@ -349,7 +349,7 @@ def wait_until() -> WaitUntil:
 
 
 @pytest.fixture(scope="session")
-def _nursery() -> Iterator[None]:
+def _fork_server() -> Iterator[None]:
     kept = ForkServerLease()
     yield
     kept.close()
@@ -357,6 +357,6 @@ def _nursery() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _processes_are_forked(request: pytest.FixtureRequest) -> None:
-    """Slow tests start many processes: let them have one nursery, and load everything once."""
+    """Slow tests start many processes: they share one fork server, which loads everything once."""
     if request.node.get_closest_marker("slow"):
-        request.getfixturevalue("_nursery")
+        request.getfixturevalue("_fork_server")

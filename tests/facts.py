@@ -1,4 +1,4 @@
-"""What a message must tell, whatever its wording: names, values, numbers, commands."""
+"""The facts that a message must contain in any wording: names, values, numbers, commands."""
 
 import re
 

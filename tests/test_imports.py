@@ -152,7 +152,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "__init__": ("environments.", "games.", "models.", "runs.", "training."),
 }
 LARGEST_SHARE = 0.25  # of the package's lines, that one folder may hold
-# What everybody may import, and what these modules may import themselves.
+# What all modules may import, and what these modules may import themselves.
 FOUNDATION: dict[str, tuple[str, ...]] = {
     "errors": (),
     "files": (),
@@ -263,7 +263,7 @@ def test_no_folder_holds_too_much_of_the_package() -> None:
     assert count / num_lines.total() <= LARGEST_SHARE, f"{largest} holds {count} of {num_lines.total()} lines"
 
 
-def test_nobody_imports_the_command_line() -> None:
+def test_no_module_imports_the_command_line() -> None:
     importers = [module_of(file) for file in FILES if any(n.startswith("cli") for n in imports_within(file))]
     assert [name for name in importers if not name.startswith("cli.")] == []
 

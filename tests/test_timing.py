@@ -1,4 +1,4 @@
-"""The stage clock, read off a clock that is set by hand: what is claimed is where time goes, not how much."""
+"""The stage clock, with a clock that is set by hand: tests claim which stage gets the time, not how much."""
 
 from collections.abc import Callable
 

@@ -59,7 +59,7 @@ def refused(name: str) -> str:
         ("a..b:c", None),
     ],
 )
-def test_names_of_code_are_told_from_other_texts(text: str, module: str | None) -> None:
+def test_names_of_code_are_distinguished_from_other_texts(text: str, module: str | None) -> None:
     assert module_in(text) == module
 
 

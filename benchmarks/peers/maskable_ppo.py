@@ -3,7 +3,7 @@
 The games are NumPy arrays in one process (`connect_four_vec_env.py`); policy and value share a
 trunk of 84-256-256 with ReLU, 89,608 weights in all; 128 steps a rollout, 4 epochs, minibatches
 of 2048. It is a peer for speed: both seats share one policy, but Stable-Baselines3 takes the other
-seat's value for the mover's own, so that how well it plays says nothing.
+seat's value for the mover's own, so its playing strength has no meaning.
 
     .venvs/peers/bin/python benchmarks/peers/maskable_ppo.py --repeats 5 --threads 2
 

@@ -24,7 +24,7 @@ from other_load import OtherLoad
 
 
 class Loop(NamedTuple):
-    """A game loop that goes on where it stopped."""
+    """A game loop that continues where it stopped."""
 
     play: Callable[[int], int]  # play so many turns, return how many games ended
     steps_per_turn: int  # one step is one move in one game
@@ -47,7 +47,7 @@ def _measure(loop: Loop, num_turns: int) -> _Measured:
 def _turns_that_fill(loop: Loop, seconds: float) -> int:
     loop.play(2)  # compiles
     num_turns = 1
-    # the pace of a quarter is good enough to tell the whole
+    # the speed of a quarter is a good enough estimate for the whole
     while (measured := _measure(loop, num_turns)).seconds < seconds / 4:
         num_turns *= 2
     return math.ceil(num_turns * seconds / measured.seconds)

@@ -1,7 +1,7 @@
 """OpenSpiel's Connect Four: rules in C++, one game, driven from Python.
 
 The observer writes into one array, which is faster than `observation_tensor`; the list of legal
-actions stands for the mask.
+actions is used as the mask.
 
     echo '{"batch": 1, "seconds": 1}' | .venvs/peers/bin/python benchmarks/peers/open_spiel_connect_four.py
 """

@@ -1,4 +1,4 @@
-"""How busy others kept the machine during a measure: tells a slow repeat from a disturbed one."""
+"""The load of other programs during a measure: it distinguishes a slow repeat from a disturbed one."""
 
 import os
 import time
@@ -24,7 +24,7 @@ class OtherLoad:
         self._busy, self._own, self._start = _busy_seconds(), time.process_time(), time.perf_counter()
 
     def cores(self) -> float | None:
-        """How many cores others kept busy, on average until now; None where the system does not tell."""
+        """How many cores others kept busy, on average until now; None if the system does not report it."""
         busy = _busy_seconds()
         if busy is None or self._busy is None:
             return None

@@ -1,4 +1,4 @@
-"""What every candidate of `replay.py` holds: the same fields, of the same sizes, in the same number."""
+"""The content of every candidate of `replay.py`: the same fields, sizes and number of decisions."""
 
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ Fields = dict[str, NDArray[np.generic]]
 
 
 def decisions(size: Size, count: int, seed: int) -> Fields:
-    """Decisions with what they led to, as those who store both positions take them."""
+    """Decisions with their next positions, in the form for buffers that store both positions."""
     rng = np.random.default_rng(seed)
     return {
         "obs": rng.integers(0, 2, (count, *size.observation), np.uint8),
@@ -38,5 +38,5 @@ def decisions(size: Size, count: int, seed: int) -> Fields:
 
 
 def errors(count: int) -> NDArray[np.float32]:
-    """What a learner found: any errors will do."""
+    """Errors as a learner would find them; any values will do."""
     return np.abs(np.random.default_rng(1).normal(size=count)).astype(np.float32)

@@ -31,7 +31,7 @@ def fill(slot: Slot, rng: np.random.Generator) -> None:
 
 
 class Filled:
-    """A replay that is full, and goes on being so."""
+    """A replay that is full, and stays full."""
 
     def __init__(self) -> None:
         self.ring = Ring(make_game(GAME), SHAPE)
@@ -47,7 +47,7 @@ class Filled:
         assert len(self.replay) > 0.95 * CAPACITY
 
     def add(self) -> None:
-        """Take in the next rollout, which lies in its place."""
+        """Add the next rollout, which is already in the ring."""
         self.ring.complete(self.shard, self.turn)
         slot = self.ring.slot(self.shard, self.turn)
         self.replay.add([Rollout(self.shard, 0, (slot,), NO_CLOCK, self.turn)])
@@ -55,7 +55,7 @@ class Filled:
         self.turn += self.shard == 0
 
     def copy_and_add(self) -> None:
-        """The same of a rollout that has to be brought there first."""
+        """Add a rollout that must first be copied into the ring."""
         self.ring.open(self.shard, self.turn)
         for column, value in zip(self.ring.slot(self.shard, self.turn), self.spare, strict=True):
             column[:] = value

@@ -1,4 +1,4 @@
-"""Senju's Shogi, measured as the peers are; `planes` with all that is seen, `mask` with legal actions alone.
+"""Senju's Shogi, measured as the peers are; `planes` with all planes, `mask` with legal actions alone.
 
 echo '{"batch": 256, "seconds": 1}' | PYTHONPATH=. python benchmarks/peers/senju_shogi.py planes
 """

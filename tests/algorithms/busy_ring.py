@@ -1,4 +1,4 @@
-"""A ring whose every row describes itself, and writers that wait for nobody.
+"""A ring whose every row describes itself, and writers that never wait.
 
 Every number of a row follows from (shard, turn, time, row): a row that is torn, or made of two, is found out.
 As a program it is one writer: python -m tests.algorithms.busy_ring DESCRIPTOR SHARD
@@ -54,7 +54,7 @@ class BusyRing(NamedTuple):
 
 
 def busy_ring(block: mmap.mmap) -> BusyRing:
-    """The same ring for whoever opens the same block."""
+    """The same ring for each process that opens the same block."""
     carve = Carver(block)
     return BusyRing(Ring(BusyGame(), SHAPE, carve), carve(8, np.int64), carve((NUM_WRITERS,), np.int64))
 
@@ -136,7 +136,7 @@ def find_wrong(
 
 
 def write(busy: BusyRing, shard: int) -> None:
-    """Write rollout after rollout, until told to stop."""
+    """Write rollout after rollout, until asked to stop."""
     ring, turn = busy.ring, 0
     while not busy.orders[0]:
         slot = ring.slot(shard, turn)

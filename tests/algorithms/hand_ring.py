@@ -1,4 +1,4 @@
-"""Rollouts written by hand into a ring: every position names itself, so that what is drawn can be told."""
+"""Rollouts written by hand into a ring: each position names itself, so that draws can be identified."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -55,7 +55,7 @@ class HandRing:
         self.shape = shape
 
     def slot(self, turn: int, shard: int = 0) -> Slot:
-        """A rollout in which nobody acts and nothing happens."""
+        """A rollout in which no seat acts and nothing happens."""
         slot = self.ring.slot(shard, turn)
         slot.seats.fill(-1)
         slot.final_at.fill(-1)

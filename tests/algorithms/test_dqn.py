@@ -85,7 +85,7 @@ def test_loss_on_an_opponents_last_move_is_credited_and_the_opponent_is_not_lear
         (Cut(5, seat=0, legal=0), {"double": True, "dueling": False}, 0.8),
     ],
 )
-def test_truncated_position_is_worth_what_it_is_to_whoever_moves_there(
+def test_truncated_position_has_the_value_of_the_seat_to_move(
     cut: Cut, settings: dict[str, bool], value: float
 ) -> None:
     hand = HandDQN(num_steps=1, **settings)

@@ -1,4 +1,4 @@
-"""DQN and what is collected: turns, how much is learned from them, and rings whose writers do not wait."""
+"""DQN with collected turns: the number of gradient steps, and rings whose writers do not wait."""
 
 from typing import Any
 

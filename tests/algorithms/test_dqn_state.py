@@ -1,4 +1,4 @@
-"""A DQN learner's state: saved and loaded, it goes on to equal bytes."""
+"""A DQN learner's state: after saving and loading, training continues to equal bytes."""
 
 from typing import Any
 

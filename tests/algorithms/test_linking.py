@@ -95,7 +95,7 @@ def test_what_the_opponent_wins_is_lost_by_the_last_decision_before() -> None:
     check(led(ring, [rollout], 1), expected)
 
 
-def test_what_comes_before_the_first_decision_belongs_to_nobody() -> None:
+def test_rewards_before_the_first_decision_belong_to_no_decision() -> None:
     ring = HandRing(RingShape(1, 3, 1))
     rollout = ring.play(0, [0, -1, 1], {0: (0.0, 5.0), 2: (0.0, 1.0)}, terminated=[2])
     expected = {At(0, 0): Led(0.0, None, 0.0), At(0, 2): Led(1.0, None, 0.0)}
@@ -342,7 +342,7 @@ class Story:
         return Led(reward, end.to, end.factor * rules.gamma ** (age + 1)) if end is not None else None
 
     def _end(self, last: Moment, row: int, seat: int, is_zero_sum: bool) -> Led | None:
-        """What a game's end is to a seat; None: it goes on, or nobody knows."""
+        """What a game's end is to a seat; None: it continues, or the result is unknown."""
         turn, time = last
         steps = self.steps[turn]
         if steps.terminated[time, row]:

@@ -423,7 +423,7 @@ def test_general_sum_game_is_learned_from_without_the_unknown() -> None:
 
 
 def test_rollouts_too_short_to_know_any_outcome_are_refused() -> None:
-    """After one step of a general-sum game by turns, nobody knows yet what the move was worth."""
+    """After one step of a general-sum game by turns, the value of the move is not known yet."""
     plan = plan_of(f"tests.collect.toy_games:{GeneralSumRace.__name__}", rollout_steps=1)
     (batch,) = collected(plan, 1)
     with pytest.raises(ConfigError, match=mentions("32 decisions", "outcome", "rollout_steps")):

@@ -1,4 +1,4 @@
-"""Replay: what is drawn, how often and with what weight, and that a resume changes nothing of it."""
+"""Replay: drawn decisions, their frequencies and weights; a resume does not change the draws."""
 
 from collections.abc import Iterator
 
@@ -328,7 +328,7 @@ def test_nothing_ready_says_so() -> None:
         replay.sample(1, 0)
 
 
-def test_kept_rollout_that_is_written_over_is_a_bug_that_is_told() -> None:
+def test_overwritten_kept_rollout_is_reported_as_a_bug() -> None:
     ring = HandRing(RingShape(1, 1, 1, kept=2))
     replay = Replay(ring.ring, 0, 1, 1.0, is_zero_sum=True)
     first = ring.play(0, [0], terminated=[0])
@@ -357,7 +357,9 @@ def test_decisions_that_were_written_over_are_replaced_on_request(priorities: Pr
         replay.learn_priorities(np.arange(3), np.full(3, 1e6, np.float32))
         assert set(drawn(replay.sample(100, 1, redraw=True))) == {At(1, 0), At(2, 0)}
     ring.play(3, [0], terminated=[0])
-    assert set(drawn(replay.sample(100, 2, redraw=True))) == {At(1, 0), At(2, 0)}, "nobody has followed yet"
+    assert set(drawn(replay.sample(100, 2, redraw=True))) == {At(1, 0), At(2, 0)}, (
+        "no rollout has followed yet"
+    )
     assert replay.follow() == 1
     assert set(drawn(replay.sample(100, 3, redraw=True))) == {At(1, 0), At(2, 0), At(3, 0)}
 

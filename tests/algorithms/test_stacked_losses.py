@@ -1,4 +1,4 @@
-"""Objectives of several networks at once: each is what it would be alone."""
+"""Losses of several networks at once: each equals the loss computed alone."""
 
 from typing import Any
 
@@ -44,6 +44,7 @@ def target(observation: Tensor) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("is_double", [False, True])
 @pytest.mark.parametrize("is_dueling", [False, True])
+<<<<<<< HEAD
 def test_dqn_judges_each_network_by_its_own_sample(is_double: bool, is_dueling: bool) -> None:
     config = DQNConfig(double=is_double, dueling=is_dueling, huber_delta=0.5, prioritised=True)
     model = make_model({"name": "mlp", "hidden": [4]}, (3,), NUM_ACTIONS, seed=0)
@@ -63,6 +64,15 @@ def test_dqn_judges_each_network_by_its_own_sample(is_double: bool, is_dueling: 
         assert together.errors is not None
         assert own.errors is not None
         assert torch.allclose(together.errors[row], own.errors[0], atol=1e-6)
+=======
+def test_dqn_computes_the_loss_of_each_network_from_its_own_sample(is_double: bool, is_dueling: bool) -> None:
+    rules, samples = Rules(is_double, is_dueling, 0.5), [sample_of(seed) for seed in range(NUM_NETWORKS)]
+    together = dqn_loss(network, target, transitions(samples, NUM_ACTIONS, CPU), rules, StageClock())
+    for row, sample in enumerate(samples):
+        alone = dqn_loss(network, target, transitions([sample], NUM_ACTIONS, CPU), rules, StageClock())
+        for part, own in zip(together, alone, strict=True):
+            assert torch.allclose(part[row], own[0], atol=1e-6)
+>>>>>>> b162e32cc84670f0d14c6b1f1a502def30d90965
 
 
 def test_columns_sent_in_one_copy_arrive_as_they_were() -> None:
@@ -106,7 +116,7 @@ def gradients(judge: LossFunction, logits: Tensor, values: Tensor, batch: Miniba
 
 
 @both
-def test_ppo_judges_each_network_by_its_own_minibatch(judge: LossFunction) -> None:
+def test_ppo_computes_the_loss_of_each_network_from_its_own_minibatch(judge: LossFunction) -> None:
     problems = [minibatch_of(seed) for seed in range(NUM_NETWORKS)]
     together = gradients(judge, *stacked(problems))
     for row, problem in enumerate(problems):
@@ -117,7 +127,7 @@ def test_ppo_judges_each_network_by_its_own_minibatch(judge: LossFunction) -> No
 
 
 @both
-def test_decision_of_any_network_that_cannot_be_judged_is_refused(judge: LossFunction) -> None:
+def test_decision_of_any_network_without_a_valid_loss_is_refused(judge: LossFunction) -> None:
     problems = [minibatch_of(seed) for seed in range(NUM_NETWORKS)]
     problems[2][0][4] = torch.nan
     with pytest.raises(ModelError, match=mentions("sample 4", "logits", "not finite")):

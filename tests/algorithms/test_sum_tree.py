@@ -90,7 +90,7 @@ def test_single_draws_have_the_weights_as_their_distribution() -> None:
     has_weight = weights > 0.0
     assert counts[1] == 0
     assert fits(counts[has_weight], weights[has_weight] / weights.sum())
-    assert not fits(counts[has_weight], np.full(7, 1 / 7)), "another distribution is told apart"
+    assert not fits(counts[has_weight], np.full(7, 1 / 7)), "another distribution is detected"
 
 
 def test_limit_of_chi_squared_is_the_tables() -> None:

@@ -145,7 +145,7 @@ def test_timings_are_of_the_stages_and_taking_them_empties_them(backend: Backend
     backend.report()
     backend.collect()
     timings = backend.report().timings
-    assert timings.pop("opponents", 0.0) == 0.0, "nobody else plays"
+    assert timings.pop("opponents", 0.0) == 0.0, "no other player decides"
     assert set(timings) - {"waiting"} == {"observe", "evaluate", "choose", "step", "restart"}
     assert all(seconds >= 0 for seconds in timings.values())
     assert backend.report().timings == {}
@@ -175,7 +175,7 @@ def test_turn_that_comes_in_parts_loses_nothing(backend: Backend) -> None:
 
 
 def test_shard_that_came_early_waits_for_the_others_before_its_next_rollout(pool: Backend) -> None:
-    """In sync mode nobody may play the next turn with the weights of this one."""
+    """In sync mode no worker may play the next turn with the weights of this one."""
     for turn in range(12):
         pool.publish(weights_of(PLAN, PLAN.seed + turn), version=turn)
         count = 0
@@ -231,7 +231,7 @@ def test_unknown_worker_is_refused(pool: Backend) -> None:
     assert {worker.state for worker in workers_of(pool)} == {"waiting"}, "nothing was done"
 
 
-def test_resize_to_nobody_is_refused(backend: Backend) -> None:
+def test_resize_to_zero_workers_is_refused(backend: Backend) -> None:
     with pytest.raises(ConfigError, match="num_workers=0"):
         backend.team.resize(0)
 
@@ -280,7 +280,7 @@ def test_can_be_closed_after_a_start_that_failed(name: str) -> None:
     backend.close()
 
 
-def test_closed_backend_says_so_and_keeps_nobody_waiting() -> None:
+def test_closed_backend_says_so_and_ends_waiting_calls() -> None:
     with started(PLAN, "threads", num_workers=1) as backend:
         backend.team.pause()
         raised: list[BaseException] = []

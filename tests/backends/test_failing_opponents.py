@@ -32,7 +32,7 @@ NEVER_DROPPED = Orders(ids=(1, 2, 3), places=(-1, -1, -1), odds=(0.2, 0.4, 0.4))
 
 
 def play(backend: Backend, plan: Plan, turns: int) -> tuple[list[list[Content]], list[list[Failure]]]:
-    """Turns in which nobody drops those who fail."""
+    """Turns in which opponents that fail are not dropped."""
     found, failures = [], []
     for turn in range(turns):
         backend.publish(weights_of(plan, plan.seed + turn), turn, NEVER_DROPPED)
@@ -64,7 +64,7 @@ def test_games_that_cannot_go_on_are_truncated_and_what_they_are_worth_is_unknow
             assert not slot.terminated[failed].any()
             assert not slot.rewards[failed].any()
             assert np.isnan(slot.bootstrap[failed]).all()
-            assert (slot.final_at[failed] == -1).all(), "nobody learns from where it was cut"
+            assert (slot.final_at[failed] == -1).all(), "no decision is learned from where it was cut"
         by_the_rules = slot.truncated & ~np.isnan(slot.bootstrap).all(axis=-1)
         assert (moves[by_the_rules] == 4).all(), "all others go on"
     assert num_cut > 4
@@ -108,7 +108,7 @@ def test_each_opponent_is_named_once_in_a_rollout_and_sits_in_no_new_game_of_it(
     assert np.isin(seated[:5], [RAISES, CHEATS]).any()
 
 
-def test_rollouts_go_on_when_everybody_has_failed() -> None:
+def test_rollouts_continue_when_all_opponents_have_failed() -> None:
     """The rest of the rollout's new games are played by the learner alone."""
     config = CONFIG.model_copy(update={"fixed": (f"{HERE}:cheats_in_the_middle",)})
     plan = pooled(changed(RACE, rollout_steps=30), config)
@@ -120,7 +120,7 @@ def test_rollouts_go_on_when_everybody_has_failed() -> None:
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 3])
-def test_threads_tell_of_the_same_failures_in_the_same_order(num_workers: int) -> None:
+def test_threads_report_the_same_failures_in_the_same_order(num_workers: int) -> None:
     plan = pooled(RACE, CONFIG)
     with started(plan) as serial, started(plan, "threads", num_workers=num_workers) as backend:
         expected = play(serial, plan, 4)
@@ -156,7 +156,7 @@ def test_failures_of_a_turn_taken_in_parts_come_with_their_rollouts() -> None:
 
 
 def test_failures_in_rollouts_that_are_forgotten_are_forgotten_too() -> None:
-    """Played ahead, and then again after a restore: told once."""
+    """Played ahead, and then again after a restore: reported once."""
     plan = changed(pooled(RACE, CONFIG), max_lag=2)
     with started(plan, "threads", num_workers=2) as backend, started(plan) as serial:
         for each in (backend, serial):
@@ -172,8 +172,8 @@ def test_failures_in_rollouts_that_are_forgotten_are_forgotten_too() -> None:
 
 
 @pytest.mark.slow
-def test_processes_tell_of_the_same_failures_once_although_workers_are_killed(tmp_path: Path) -> None:
-    """One of them after it has told of the failures, and before it has handed the rollout over."""
+def test_processes_report_the_same_failures_once_although_workers_are_killed(tmp_path: Path) -> None:
+    """One of them after it has reported the failures, and before it has handed the rollout over."""
     base = changed(trap_plan(tmp_path), keeps_final=True, rollout_steps=8)
     plan = pooled(base, CONFIG)
     with started(plan) as serial:

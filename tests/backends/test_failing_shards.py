@@ -60,7 +60,7 @@ def test_message_of_a_shard_set_aside_says_what_to_do(tmp_path: Path) -> None:
     assert_mentions(message, f"senju reproduce {path}", "2 of 3 shards")
 
 
-def test_reproduction_that_cannot_be_written_is_said_and_stops_nothing(tmp_path: Path) -> None:
+def test_reproduction_that_cannot_be_written_is_reported_and_stops_nothing(tmp_path: Path) -> None:
     plan = trap_plan(tmp_path)
     (tmp_path / "failed-shards").write_text("in the way")
     with started(trap_plan(tmp_path, spared=0), "threads", num_workers=1, shard_attempts=1) as backend:

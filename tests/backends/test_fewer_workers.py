@@ -1,4 +1,4 @@
-"""Fewer workers than asked for, down to none: it goes on, it says so, and plays the same."""
+"""Fewer workers than requested, down to none: the run continues, reports it, and plays the same games."""
 
 import os
 import re

@@ -277,7 +277,7 @@ def test_no_schedule_of_kills_changes_a_byte(
 
 @pytest.mark.parametrize("max_lag", [0, 2])
 def test_nothing_is_lost_when_the_caller_is_interrupted_while_it_waits(max_lag: int, tmp_path: Path) -> None:
-    """Ctrl-C while waiting: whoever catches it and collects again finds everything."""
+    """Ctrl-C while waiting: a caller that catches it and collects again gets everything."""
     plan = changed(trap_plan(tmp_path), max_lag=max_lag)
     armed = changed(trap_plan(tmp_path, spared=0), max_lag=max_lag)
     with started(plan) as serial, started(armed, "threads", num_workers=2) as backend:

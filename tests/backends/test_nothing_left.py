@@ -270,7 +270,7 @@ def test_workers_end_with_a_script_that_ends(tmp_path: Path, then: str, number: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_processes", [1, 3])  # the nursery, which is loading, and its first workers
+@pytest.mark.parametrize("num_processes", [1, 3])  # the fork server, which is loading, and its first workers
 def test_workers_that_are_starting_end_with_a_script_that_is_killed(
     tmp_path: Path, num_processes: int
 ) -> None:
@@ -291,7 +291,7 @@ def test_workers_that_are_starting_end_with_a_script_that_is_killed(
 
 @pytest.mark.slow
 def test_worker_that_hangs_with_pythons_lock_ends_by_its_own_guard(tmp_path: Path) -> None:
-    """Nobody is left to kill it, and no Python code of its own can run."""
+    """No process is left to kill it, and no Python code of its own can run."""
     with run_script(tmp_path, "hang") as process:
         pids = heard_pids(process)
         wait_until((tmp_path / "sprung").exists)

@@ -38,14 +38,14 @@ def block(version: int) -> Weights:
 
 
 def orders(version: int) -> Orders:
-    """Explore always or never; and one opponent, of a number and in a place that tell the version."""
+    """Explore always or never; and one opponent, whose number and index follow from the version."""
     return Orders(
         epsilons=(float(version % 2),), ids=(version + 1,), places=(version % NUM_PLACES,), odds=(1.0,)
     )
 
 
 def require_one_version(rollout: Rollout) -> None:
-    """What is recorded tells of no other version than the one that is said to have acted."""
+    """All that is recorded comes from the version that is recorded as the one that acted."""
     slot, version = rollout.data, rollout.version
     acts = slot.seats >= 0
     assert acts.any()

@@ -52,7 +52,7 @@ def test_workers_play_ahead_up_to_the_bound_and_drop_nothing(max_lag: int) -> No
         assert sorted((a.task.turn, a.task.shard) for a in activities) == expected, (
             "each once, and none left out"
         )
-        time.sleep(1.0)  # nobody collects: they wait, and do not count as hung
+        time.sleep(1.0)  # no call collects: they wait, and do not count as hung
         assert is_at_rest(backend, plan)
         assert backend.report().events == []
 

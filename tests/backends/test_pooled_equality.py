@@ -64,7 +64,7 @@ def require_equal_bytes(backend: Backend, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_everybody_plays_in_the_oracle(name: str) -> None:
+def test_all_opponents_play_in_the_oracle(name: str) -> None:
     """Both fixed opponents and several snapshots; and a rollout of one turn is like none of another."""
     plan = PLANS[name]
     with started(plan) as serial:
@@ -130,7 +130,7 @@ def trapped(folder: Path) -> Plan:
 
 @pytest.mark.slow
 def test_killed_workers_change_no_byte(tmp_path: Path) -> None:
-    """In the middle of a rollout, with a finished one not yet told of, and while idle."""
+    """In the middle of a rollout, with a finished one not yet reported, and while idle."""
     plan = trapped(tmp_path)
     turns, ring, _ = pooled_oracle(plan, TURNS)
     with started(plan, "processes", num_workers=2) as backend:
@@ -167,7 +167,7 @@ def test_kept_turns_stay_as_they_are_while_workers_play_ahead(max_lag: int, kept
                     assert found[shard, old] == seen[shard, old]
 
 
-def test_restored_backend_counts_turns_from_where_it_is_told() -> None:
+def test_restored_backend_counts_turns_from_the_restored_turn() -> None:
     """And knows nothing of rollouts that are to be played anew."""
     plan = changed(PLAN, kept_turns=3, max_lag=1)
     for name in ("serial", "threads"):

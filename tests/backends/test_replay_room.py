@@ -87,7 +87,7 @@ def test_one_turn_more_than_fits_is_refused(free: int) -> None:
     assert positions == too_many * PER_TURN > most
 
 
-def test_rollouts_that_leave_no_room_for_a_replay_are_told_apart(free: int) -> None:
+def test_rollouts_that_leave_no_room_for_a_replay_have_their_own_message(free: int) -> None:
     plan = changed(HUGE, rollout_steps=10**9, kept_turns=2)
     with pytest.raises(ConfigError, match=mentions("num_games", "rollout_steps", "one update")):
         require_room(plan, make_game(**plan.game), sizes_of(plan))

@@ -30,7 +30,7 @@ class AnySchedule(RuleBasedStateMachine):
         self.parts: dict[int, tuple[int, int]] = {}  # shard: (parts played of its rollout, their version)
         self.num_shards, self.depth = num_shards, depth
         self.playing: list[RolloutTask] = []
-        self.late: list[RolloutTask] = []  # tasks that nobody waits for any more
+        self.late: list[RolloutTask] = []  # tasks that are no longer waited for
         self.numbers: set[int] = set()
         self.ready: dict[tuple[int, int], int] = {}  # (shard, turn): version
         self.held: set[tuple[int, int]] = set()
@@ -49,7 +49,7 @@ class AnySchedule(RuleBasedStateMachine):
         waiting = self.waiting()
         task = self.schedule.begin(0, range(num_workers))
         if task is None:
-            assert not waiting, "somebody could have played"
+            assert not waiting, "a worker could have played"
             return
         assert task.shard in waiting
         assert task.turn == self.first_missing(task.shard)
@@ -182,7 +182,7 @@ class AnySchedule(RuleBasedStateMachine):
         assert len(shards) == len(set(shards))
 
     @invariant()
-    def nobody_is_too_far_ahead(self) -> None:
+    def no_rollout_is_too_far_ahead(self) -> None:
         begun = [task.turn for task in self.playing] + [turn for _, turn in self.ready]
         assert all(turn < self.given_back + self.depth for turn in begun)
 

@@ -84,7 +84,7 @@ def test_policy_that_prefers_an_action_takes_it() -> None:
 
 
 def test_caller_that_polls_gets_one_rollout_at_a_time() -> None:
-    """Nobody plays between two calls, so that a call without time would never end the turn."""
+    """No games are played between two calls, so that a call without time would never end the turn."""
     with started(PLAN) as polled, started(PLAN) as whole:
         found = [contents(polled.collect(timeout=0.0)) for _ in range(PLAN.num_shards)]
         assert [rollout for rollouts in found for rollout in rollouts] == contents(whole.collect())

@@ -1,4 +1,4 @@
-"""Shared weights: whoever reads gets one whole publication, and nobody can make the writer wait."""
+"""Shared weights: each reader gets one whole publication, and no reader can make the writer wait."""
 
 import os
 import signal
@@ -80,7 +80,7 @@ def test_what_is_written_is_read_with_its_version(weights: SharedWeights) -> Non
         assert is_pattern(block, version, expected)
 
 
-def test_stamp_tells_every_publication_from_all_others(weights: SharedWeights) -> None:
+def test_stamp_differs_for_every_publication(weights: SharedWeights) -> None:
     stamps = [weights.stamp]
     for _ in range(20):
         publish(weights, version=5)

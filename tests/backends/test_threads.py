@@ -31,7 +31,7 @@ def trapped(folder: Path) -> Plan:
     return trap_plan(folder, spared=0)
 
 
-def test_thread_that_hangs_ends_the_run_and_tells_where_it_is(tmp_path: Path) -> None:
+def test_thread_that_hangs_ends_the_run_and_shows_its_stack(tmp_path: Path) -> None:
     """The only worker, in its first rollout: no message of another reminds the supervisor to look."""
     plan = trapped(tmp_path)
     with started(plan, "threads", num_workers=1, worker_timeout=0.2) as backend:
@@ -66,7 +66,7 @@ def test_no_thread_is_left_when_it_is_closed_while_playing() -> None:
 
 
 def test_math_threads_of_the_caller_stay_as_they_are() -> None:
-    """Workers compute with one thread each; whoever learns meanwhile does so with as many as it had."""
+    """Workers compute with one thread each; the learner keeps its number of threads meanwhile."""
     with math_threads(2), started(PLAN, "threads", num_workers=2) as backend:
         for _ in range(3):
             backend.collect()

@@ -33,7 +33,7 @@ def results(folder: Path) -> dict[str, Any]:
     return record
 
 
-def test_run_alone_meets_its_past_random_and_whom_it_was_evaluated_against(
+def test_single_run_meets_its_past_random_and_its_evaluation_opponents(
     invoke: Invoke, train_small: Train
 ) -> None:
     checkpoints = {"interval": 2, "keep": 10}
@@ -97,7 +97,7 @@ def test_table_shows_scores_of_the_strongest_first(invoke: Invoke) -> None:
     assert cross == [["1", "minimax:3", better], ["2", "random", f"{100 * pair['score']:.0f}"]]
 
 
-def test_ratings_of_training_games_stand_beside_the_arenas(
+def test_ratings_of_training_games_are_shown_beside_the_tournaments(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Moved by the mean difference of those who have both: ratings have no origin of their own."""
@@ -122,7 +122,9 @@ def test_large_table_keeps_to_the_screen(invoke: Invoke, monkeypatch: pytest.Mon
         assert any("–" in line for line in table) == (columns == 60)
 
 
-def test_same_command_again_shows_the_finished_arena_without_playing(invoke: Invoke, tmp_path: Path) -> None:
+def test_same_command_again_shows_the_finished_tournament_without_playing(
+    invoke: Invoke, tmp_path: Path
+) -> None:
     command = ("arena", *CYCLE, *HERE, "--json")
     first = invoke(*command)
     folder = tmp_path / json.loads(first.stdout)["folder"]
@@ -133,7 +135,7 @@ def test_same_command_again_shows_the_finished_arena_without_playing(invoke: Inv
     assert [path.name[:6] for path in sorted(tmp_path.iterdir())] == ["arena-", "arena-"]
 
 
-def test_folder_of_another_arena_is_refused_unless_fresh(invoke: Invoke, tmp_path: Path) -> None:
+def test_folder_of_another_tournament_is_refused_unless_fresh(invoke: Invoke, tmp_path: Path) -> None:
     invoke("arena", "random", "minimax:1", *HERE, "--games", 20, "--out", "here")
     other = ("arena", "random", "minimax:2", *HERE, "--games", 20, "--out", "here")
     refused = invoke(*other)
@@ -185,7 +187,7 @@ def test_ctrl_c_keeps_what_was_played_and_the_same_command_goes_on(
         (["random", f"{ODD}:cheating", *map(str, HERE)], 1, ("99", "no legal action")),
     ],
 )
-def test_bad_input_is_told_in_one_message(
+def test_bad_input_is_reported_in_one_message(
     invoke: Invoke, tmp_path: Path, arguments: list[str], code: int, expected: Facts
 ) -> None:
     (tmp_path / "a").mkdir()
@@ -247,7 +249,7 @@ def test_killed_worker_is_replaced_and_loses_nothing(
 
 
 @pytest.mark.slow
-def test_killed_arena_leaves_nobody_and_goes_on(
+def test_killed_tournament_leaves_no_process_and_can_continue(
     invoke: Invoke, start_senju: Start, wait_until: WaitUntil, waiting: Waiting, tmp_path: Path
 ) -> None:
     """One pair has begun, two wait for the patient one."""

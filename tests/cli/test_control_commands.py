@@ -96,7 +96,7 @@ def answering(tic_tac_toe_run: Run, tmp_path: Path) -> Iterator[Answering]:
         yield start
 
 
-def test_status_tells_progress_workers_slots_and_the_bottleneck(invoke: Invoke, answering: Answering) -> None:
+def test_status_shows_progress_workers_slots_and_the_bottleneck(invoke: Invoke, answering: Answering) -> None:
     answering(STATUS)
     result = invoke("status", "run")
     assert (result.exit_code, result.stderr) == (0, "")
@@ -141,7 +141,7 @@ def test_status_with_parts_missing_is_shown_all_the_same(answer: dict[str, Any])
     assert "— of —" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_status_of_a_finished_run_tells_what_its_folder_knows(invoke: Invoke, tic_tac_toe_run: Run) -> None:
+def test_status_of_a_finished_run_shows_the_facts_of_its_folder(invoke: Invoke, tic_tac_toe_run: Run) -> None:
     result = invoke("status", tic_tac_toe_run.path)
     assert (result.exit_code, result.stderr) == (0, "")
     for expected in ("finished", "6 of 6", "1,536", "update_000000006", "entropy", "against random"):
@@ -302,7 +302,7 @@ def test_run_whose_name_is_a_number_comes_first(invoke: Invoke, answering: Answe
     assert trained.next_request() == ("workers", {"num_workers": 1})
 
 
-def test_fewer_workers_than_asked_for_are_told(invoke: Invoke, answering: Answering) -> None:
+def test_fewer_workers_than_requested_are_reported(invoke: Invoke, answering: Answering) -> None:
     answering({"workers": 2})
     assert_mentions(invoke("workers", "run", "9").stdout, "2 workers", "9")
 

@@ -88,7 +88,7 @@ def test_resumed_run_begins_its_bar_where_it_stands(train_small: Train, tmp_path
         ({"snapshot_interval": 0, "fixed": ["random"], "self_share": 0.0}, "Against random."),
     ],
 )
-def test_the_opponents_are_told_and_a_pool_that_stays_empty(
+def test_display_shows_the_opponents_and_a_pool_that_stays_empty(
     train_small: Train, opponents: Settings, expected: Facts
 ) -> None:
     screen = StringIO()

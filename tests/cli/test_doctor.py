@@ -28,7 +28,7 @@ ROOMY = Machine(
 )
 
 
-def test_report_for_people_tells_the_machine_and_its_limits(invoke: Invoke) -> None:
+def test_text_report_shows_the_machine_and_its_limits(invoke: Invoke) -> None:
     result = invoke("doctor", "--game", "tic_tac_toe")
     assert result.exit_code == 0
     for expected in (

@@ -43,7 +43,7 @@ def test_position_can_be_given(invoke: Invoke) -> None:
     }
 
 
-def test_json_of_an_action_that_moves_nobody(invoke: Invoke) -> None:
+def test_json_of_an_action_that_moves_no_piece(invoke: Invoke) -> None:
     record = json.loads(invoke("explain-action", "shogi", "1234", "--json").stdout)
     assert (record["usi"], record["from"], record["is_legal"]) == (None, None, False)
     assert "White's silver on 3a" in record["reason"]

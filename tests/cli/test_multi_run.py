@@ -258,7 +258,7 @@ def test_killed_agent_is_named_and_a_signal_stops_and_saves_the_others(
     assert re.search(r"error: agent_2 failed.*SIGKILL", errors)
     assert errors.count("stopping: ") == 1
     assert "senju train --resume several" in output
-    assert "Who beats whom" not in output  # whoever stops does not want to wait for games
+    assert "Who beats whom" not in output  # after Ctrl-C the user does not want to wait for games
     assert [len(Run(run).checkpoints.all()) for run in runs] == [1, 0]
     assert [Run(run).config.seed for run in runs] == [5, 6]
 
@@ -271,7 +271,7 @@ def test_nothing_is_left_running_when_the_parent_is_killed(
     process = start_senju("train", "tic_tac_toe", *options)
     wait_until(lambda: all(has_updates(tmp_path / f"several/agent_{n}") for n in (1, 2)), process)
     everybody = children(process)
-    assert len(everybody) == 6  # each agent with its worker, and the nursery that this comes from
+    assert len(everybody) == 6  # each agent with its worker and its fork server
     process.kill()
     process.wait()
     _, alive = psutil.wait_procs(everybody, timeout=10)

@@ -76,7 +76,7 @@ def test_undo_takes_back_both_moves(invoke: Invoke) -> None:
     assert "not legal" not in result.stdout
 
 
-def test_help_tells_the_moves(invoke: Invoke) -> None:
+def test_help_shows_the_moves(invoke: Invoke) -> None:
     result = invoke("play", "connect_four", typed=typed("help", "?", "", "quit"))
     assert result.stdout.count("actions are 1, 2, 3, 4, 5, 6, 7.") == 3
 
@@ -193,7 +193,7 @@ def test_game_of_shogi_is_played_to_mate_and_recorded(
     assert (record.names, record.ending, record.winner) == (("You", against), "%TSUMI", winner)
 
 
-def test_shogi_is_played_against_greedy_unless_told_otherwise(invoke: Invoke) -> None:
+def test_shogi_is_played_against_greedy_by_default(invoke: Invoke) -> None:
     result = invoke("play", "shogi", typed=typed("7g7f", "quit"))
     assert result.exit_code == 0
     assert_mentions(result.stdout, "seat 1", "greedy:2")
@@ -223,7 +223,7 @@ def test_move_that_shogi_refuses_is_answered_with_the_reason(
     assert result.stdout.count("random plays ") == 1
 
 
-def test_help_tells_how_shogi_s_moves_are_written(invoke: Invoke) -> None:
+def test_help_shows_how_shogi_moves_are_written(invoke: Invoke) -> None:
     result = invoke(*AGAINST_RANDOM, typed=typed("help", "quit"))
     assert_mentions(result.stdout, "7g7f", "promotion 8h2b+", "drops P*5e")
 

@@ -18,7 +18,9 @@ from tests.facts import Facts, assert_mentions
 TENSORS = "tensors.safetensors"
 
 
-def test_training_tells_what_where_how_strong_and_what_next(invoke: Invoke, small_options: Options) -> None:
+def test_training_shows_game_folder_strength_and_next_commands(
+    invoke: Invoke, small_options: Options
+) -> None:
     result = invoke("train", "tic_tac_toe", "--run", "my-run", *small_options())
     assert result.exit_code == 0
     for expected in (
@@ -39,7 +41,7 @@ def test_training_tells_what_where_how_strong_and_what_next(invoke: Invoke, smal
     assert Run("my-run").agent.name == "my-run@4"
 
 
-def test_training_that_ends_against_perfect_tells_how_many_moves_were(
+def test_training_that_ends_against_perfect_shows_the_share_of_perfect_moves(
     invoke: Invoke, small_options: Options
 ) -> None:
     options = small_options(updates=1, evaluation={"final_opponents": ["perfect"]})

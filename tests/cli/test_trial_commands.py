@@ -45,7 +45,7 @@ def test_verify_names_the_first_byte_that_differs(invoke: Invoke) -> None:
     assert_mentions(result.stdout, "serial, once more", where, "one process")
 
 
-def test_verify_tells_machines_the_same(invoke: Invoke) -> None:
+def test_verify_gives_the_same_result_as_json(invoke: Invoke) -> None:
     result = invoke("verify", f"{GAMES}:SeesCounter", "--backends", "serial", "--json", *QUICK)
     assert result.exit_code == 1
     record = json.loads(result.stdout)
@@ -67,7 +67,7 @@ def test_verify_holds_while_processes_are_killed(invoke: Invoke) -> None:
 
 
 @pytest.mark.slow
-def test_verify_says_who_plays_where_only_processes_differ(invoke: Invoke) -> None:
+def test_verify_names_the_cause_where_only_processes_differ(invoke: Invoke) -> None:
     options = ("--workers", "1", "--updates", "2", "--backends", "serial,processes")
     result = invoke("verify", f"{GAMES}:SeesProcess", *options, *QUICK)
     assert result.exit_code == 1
@@ -106,7 +106,7 @@ def test_bench_shows_every_entrant_and_what_the_stages_allow(invoke: Invoke) -> 
 
 
 @pytest.mark.slow
-def test_bench_tells_machines_every_repeat(invoke: Invoke) -> None:
+def test_bench_gives_every_repeat_as_json(invoke: Invoke) -> None:
     options = ("--repeats", "2", "--mode", "async", "--set", "collect.rollout_steps=4", "--json")
     record = json.loads(invoke(*BENCH, *options).stdout)
     assert record["config"]["collect"]["mode"] == "async"
@@ -141,7 +141,7 @@ def test_profile_compares_and_writes_both_timelines(invoke: Invoke) -> None:
     assert written == ["timeline-serial.json", "timeline-serial.svg", "timeline.json", "timeline.svg"]
 
 
-def test_profile_tells_machines_the_stages_and_the_files(invoke: Invoke) -> None:
+def test_profile_gives_the_stages_and_the_files_as_json(invoke: Invoke) -> None:
     record = json.loads(invoke(*PROFILE, "--out", "here", "--json").stdout)
     assert [one["backend"] for one in record["profiles"]] == ["serial", "threads"]
     for one in record["profiles"]:
@@ -161,7 +161,7 @@ def test_soak_ends_with_counts_leftovers_and_a_verdict(invoke: Invoke) -> None:
 
 
 @pytest.mark.slow
-def test_soak_tells_machines_everything_and_fails_where_it_differs(invoke: Invoke) -> None:
+def test_soak_gives_all_results_as_json_and_fails_where_bytes_differ(invoke: Invoke) -> None:
     options = ("--duration", "1", "--set", "backend.name=threads", "--set", "backend.num_workers=2", "--json")
     result = invoke("soak", f"{GAMES}:SeesCounter", *options, *QUICK)
     assert result.exit_code == 1

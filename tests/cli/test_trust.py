@@ -156,7 +156,7 @@ def test_every_setting_that_names_code_is_seen(downloaded: Downloaded, form: str
     assert not downloaded.mark.exists()
 
 
-def test_all_names_are_told_at_once(downloaded: Downloaded) -> None:
+def test_all_names_are_reported_at_once(downloaded: Downloaded) -> None:
     other = downloaded.path / "other.py"
     other.write_text("raise SystemExit", encoding="utf-8")
     downloaded.change({"game": {"name": EVIL}, "model": {"name": "downloaded.other:Net"}})
@@ -179,7 +179,7 @@ def test_a_run_is_checked_however_its_folder_is_named(
 
 
 @pytest.mark.parametrize("part", ["game", "model", "fixed"])
-def test_a_checkpoint_names_code_in_vain(downloaded: Downloaded, part: str) -> None:
+def test_code_that_a_checkpoint_names_is_refused(downloaded: Downloaded, part: str) -> None:
     names = {"game": {"name": EVIL}, "model": {"name": EVIL}, "fixed": [{"description": EVIL_BOT}]}
     downloaded.change_checkpoint(lambda state: state.update({part: names[part]}))
     with pytest.raises(TrustError, match=r"downloaded\.evil"):

@@ -153,7 +153,7 @@ def test_end_of_input_ends_the_process(process: "subprocess.Popen[bytes]") -> No
 
 
 @pytest.mark.slow
-def test_process_ends_quietly_when_nobody_listens_any_more(process: "subprocess.Popen[bytes]") -> None:
+def test_process_ends_quietly_when_its_output_is_closed(process: "subprocess.Popen[bytes]") -> None:
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None

@@ -39,7 +39,7 @@ def rows_of(table: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]
 
 
-def test_training_tells_who_learns_what_they_get_and_where_the_pictures_are(
+def test_training_shows_learners_rewards_and_the_paths_of_pictures(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(display, "PLAIN_INTERVAL", 0.0)
@@ -68,7 +68,7 @@ def test_training_tells_who_learns_what_they_get_and_where_the_pictures_are(
     assert result.stderr == ""
 
 
-def test_agents_of_different_kinds_are_told_apart(invoke: Invoke) -> None:
+def test_agents_of_different_kinds_are_listed_separately(invoke: Invoke) -> None:
     seats = ["--set", 'seats.1.algorithm={"name": "ppo", "minibatch_size": 160}']
     output = invoke("train", "--run", "run", *options_for(1), *seats).stdout
     assert_mentions(output, "2 agents by dqn", "mlp (2,101 weights each)", "1 agent by ppo")
@@ -184,7 +184,7 @@ def test_world_that_cannot_be_drawn_is_measured_without_a_film(invoke: Invoke, t
     assert_mentions(refused.stderr, "meeting", "film")
 
 
-def test_status_of_a_run_at_rest_tells_what_each_agent_gets(invoke: Invoke, hunt: Run) -> None:
+def test_status_of_a_stopped_run_shows_the_reward_of_each_agent(invoke: Invoke, hunt: Run) -> None:
     rows = dict(rows_of(invoke("status", hunt.path).stdout))
     assert rows["state"] == "finished"
     for seat in range(3):
@@ -193,7 +193,7 @@ def test_status_of_a_run_at_rest_tells_what_each_agent_gets(invoke: Invoke, hunt
     assert found["episodes"] == hunt.episodes[-1:]
 
 
-def test_status_of_a_run_in_training_tells_what_the_agents_get(tmp_path: Path) -> None:
+def test_status_of_a_run_in_training_shows_the_rewards_of_the_agents(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", resolve_config(None, hunt_settings(2)))
     screen = StringIO()
 
@@ -243,14 +243,14 @@ def test_worlds_trained_side_by_side_are_compared_by_their_rewards(invoke: Invok
     assert json.loads(Path("several/comparison.json").read_text())["rewards"]["agents"] == 2
 
 
-def test_nobody_plays_against_agents_of_a_world(invoke: Invoke, hunt: Run) -> None:
+def test_playing_against_agents_of_a_world_is_refused(invoke: Invoke, hunt: Run) -> None:
     for options in (["--run", str(hunt.path)], []):
         result = invoke("play", "treasure_hunt", *options)
         assert (result.exit_code, result.stdout) == (2, "")
         assert "take turns" in result.stderr
 
 
-def test_games_tells_where_all_act_at_once(invoke: Invoke) -> None:
+def test_games_shows_where_all_act_at_once(invoke: Invoke) -> None:
     rows = {row[0]: row[1] for row in rows_of(invoke("games").stdout)}
     assert (rows["treasure_hunt"], rows["cleanup"], rows["tag"]) == ("2 at once", "10 at once", "5 at once")
     assert rows["tic_tac_toe"] == "2"

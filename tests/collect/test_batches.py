@@ -33,7 +33,7 @@ def _forgotten() -> None:
 
 
 def test_each_snapshots_seats_are_one_batch_a_step_and_so_are_the_learners() -> None:
-    """And nobody is evaluated for a seat that another decides for."""
+    """And no network is evaluated for a seat that another player decides for."""
     game = ConnectFour()
     weights = {place: preferring(game, [place + 1.0] + [0.0] * 6) for place in range(3)}
     model = CountedReader(game.observation_shape, game.num_actions, ModelConfig())

@@ -111,7 +111,7 @@ def hand_rollout(
     terminated: Sequence[tuple[int, int]] = (),
     truncated: Sequence[tuple[int, int]] = (),
 ) -> Rollout:
-    """A rollout with these seats [time, row, acting] and ends at (time, row); the rest tells it apart."""
+    """A rollout with these seats [time, row, acting] and ends at (time, row); other arrays identify it."""
     places = np.array(seats, np.int8)
     slot = new_slot(game, *places.shape[:2])
     slot.seats[:] = places

@@ -133,7 +133,7 @@ def test_single_legal_action_is_certain() -> None:
 
 
 def test_draw_of_a_row_depends_on_nothing_beside_it() -> None:
-    """Same row id, game and step: the same action, wherever the row stands and whoever stands beside."""
+    """Same row id, game and step: the same action, for any position in the batch and any neighbours."""
     rng = np.random.default_rng(3)
     logits = rng.normal(size=(64, 300)).astype(np.float32)
     allowed = rng.random((64, 300)) < 0.5

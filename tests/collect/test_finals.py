@@ -57,7 +57,7 @@ def test_game_that_is_cut_by_its_length_shows_who_would_have_moved() -> None:
 
 
 def test_opponents_to_move_are_kept_as_well() -> None:
-    """What the learner left behind is seen by whoever would have moved: it is worth minus that."""
+    """Final positions are evaluated for the seat that would have moved: the learner gets minus the value."""
     game = ConnectFour()
     seated = Seated(game, "random", num_rows=8, acting=by_values, max_game_length=6)
     slot = seated.play(6, evenly(1), keeps_final=True)
@@ -89,7 +89,7 @@ def test_nothing_is_kept_where_it_is_not_wanted() -> None:
     assert (slot.final_at.size, slot.final_observation.size, slot.final_seats.size) == (0, 0, 0)
 
 
-def test_action_values_of_truncated_positions_are_not_made_where_nobody_needs_them() -> None:
+def test_action_values_of_truncated_positions_are_computed_only_where_needed() -> None:
     """They will have changed when they are learned from."""
     slot = play(Race(), by_values, num_steps=8, num_rows=9)
     assert not slot.bootstrap.any()

@@ -95,7 +95,7 @@ def assert_is_that_seats_part(slot: Slot, together: Slot, seat: int) -> None:
     assert not slot.seated.any()
 
 
-def test_each_seat_explores_as_much_as_it_was_told() -> None:
+def test_each_seat_explores_with_its_own_epsilon() -> None:
     game = Meeting()
     played = play_independent(game, [GREEDY, GREEDY], Orders(epsilons=(0.0, 1.0)), 4)
     first, second = (np.concatenate([slots[seat].explored for slots in played]) for seat in range(2))

@@ -1,4 +1,4 @@
-"""Orders as bytes: what is unpacked is what was packed."""
+"""Orders as bytes: unpacking gives the packed orders."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def test_unpacked_orders_are_those_that_were_packed(orders: Orders, most: int, n
     assert unpack_orders(block, most, 2) == orders
 
 
-def test_no_orders_name_nobody() -> None:
+def test_empty_orders_name_no_opponent() -> None:
     assert unpack_orders(pack_orders(NO_ORDERS, 0, 1), 0, 1) == Orders(0, (0.0,), (), (), ())
 
 

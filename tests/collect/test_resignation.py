@@ -42,7 +42,7 @@ def play(resignation: Resignation, num_steps: int = 60) -> Slot:
 
 
 def replayed(slot: Slot, judge: Callable[[int, Rows, NDArray[np.bool_]], NDArray[np.bool_]]) -> int:
-    """Play the recorded actions by hand; `judge(time, rows, by_rules)` says who gives up. How many did."""
+    """Replay the actions; `judge(time, rows, by_rules)` gives the games that resign. Returns their number."""
     game, given_up = ConnectFour(), 0
     rows = Rows(game, np.arange(ROWS, 2 * ROWS, dtype=np.uint32), SEED)
     outcomes = game.new_outcomes(ROWS)

@@ -34,7 +34,7 @@ def is_stamped(column: NDArray[Any], number: int) -> bool:
 @settings(max_examples=50, deadline=None)
 @given(shape=shapes, turns=st.integers(1, 30))
 def test_kept_turns_stay_readable_while_others_are_played_ahead(shape: RingShape, turns: int) -> None:
-    """As long as nobody is further ahead than allowed: of the newest turn all columns, of older ones most."""
+    """While no worker is further ahead than allowed: of the newest turn all columns, of older ones most."""
     ring = Ring(Race(), shape)
     for turn in range(turns + shape.ahead):
         for shard in range(shape.num_shards):
@@ -87,10 +87,10 @@ def test_turns_that_will_be_played_anew_are_forgotten(turn: int, left: list[int]
         for shard in range(2):
             ring.open(shard, played)
             ring.complete(shard, played)
-    ring.open(1, 6)  # by somebody who died over it
+    ring.open(1, 6)  # by a worker that died while writing
     ring.forget(turn)
     assert [list(ring.complete_turns(shard)) for shard in range(2)] == [left, left]
-    assert (ring.sequence_numbers[1, 6 % 4] == 0) == (turn <= 6), "nobody is writing there"
+    assert (ring.sequence_numbers[1, 6 % 4] == 0) == (turn <= 6), "no worker is writing there"
 
 
 def test_room_for_truncated_positions() -> None:

@@ -159,7 +159,7 @@ def test_bootstrap_is_the_value_of_the_position_that_was_cut_off(game: Game, num
 
 @pytest.mark.parametrize("num_steps", [5, 20])
 def test_bootstrap_at_a_truncation_is_never_the_next_games_first_position(num_steps: int) -> None:
-    """Five moves are told from none by the value itself: 5/256 against 0/256."""
+    """The value itself distinguishes five moves from none: 5/256 against 0/256."""
     (slot,) = play(Race(), reader(Race()), num_rows=40, num_steps=num_steps, num_rollouts=1)
     values = np.abs(slot.bootstrap[slot.truncated][:, 0])
     assert len(values)

@@ -75,7 +75,7 @@ def who_sat(game: Game, slots: list[Slot]) -> dict[tuple[int, int], set[tuple[in
 
 
 @games
-def test_nobody_changes_seats_before_the_game_is_over(game: Game) -> None:
+def test_seats_do_not_change_before_the_game_is_over(game: Game) -> None:
     """Over rollouts of three steps, although in each of them others are to be drawn."""
     seated = three_kinds(game)
     orders = [evenly(1, 2, 3, 4, snapshots=2)._replace(odds=odds) for odds in np.eye(4).tolist()]
@@ -87,7 +87,7 @@ def test_nobody_changes_seats_before_the_game_is_over(game: Game) -> None:
 
 @games
 def test_colours_are_balanced_exactly(game: Game) -> None:
-    """Game g of row r: the current policy sits in seat (r + g) % seats, whoever its opponents are."""
+    """Game g of row r: the current policy sits in seat (r + g) % seats, for any opponents."""
     seated = three_kinds(game)
     for (row, number), seatings in who_sat(game, [seated.play(60, EVERYBODY)]).items():
         [seats] = seatings
@@ -96,8 +96,8 @@ def test_colours_are_balanced_exactly(game: Game) -> None:
 
 
 @games
-def test_restored_games_go_on_with_whoever_sat_in_them(game: Game) -> None:
-    """Restored elsewhere, where everybody else would be drawn; new games are against those."""
+def test_restored_games_continue_with_the_same_players(game: Game) -> None:
+    """Restored in a seating that would draw other opponents; only new games are against those."""
     one, other = three_kinds(game), three_kinds(game)
     one.play(2, evenly(1))
     other.shard.restore(one.shard.state.copy())
@@ -129,7 +129,7 @@ def test_share_of_games_is_played_against_itself() -> None:
     assert deviations_from(np.array([num_own, len(against) - num_own]), np.array([0.25, 0.75])) < 4
 
 
-def test_nobody_is_there_to_play_against() -> None:
+def test_without_opponents_the_learner_plays_against_itself() -> None:
     """Before the first snapshot: it plays itself, and all of it is learned from."""
     slot = Seated(Race()).play(20)
     assert not slot.seated.any()
@@ -153,7 +153,7 @@ def test_rollout_has_no_more_opponents_than_are_to_be_in_play(in_play: int) -> N
     assert counts[0] == 0
     if in_play == 40:
         assert deviations_from(counts[10:], odds[9:] / odds[9:].sum()) < 4
-    else:  # few menus: the heavier half must be met more often, though not to a precise degree
+    else:  # few active opponents: the heavier half must be met more often, though not to a precise degree
         assert counts[21:].sum() > counts[1:21].sum()
     assert np.count_nonzero(counts) > min(in_play, 25)
 

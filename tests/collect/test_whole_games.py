@@ -1,4 +1,4 @@
-"""Whole games: one of every row in each rollout, then rest; longer ones go on, and nothing is lost."""
+"""Whole games: each row plays one per rollout and then idles; longer games continue in the next rollout."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ class Player:
 def last_steps(slot: Slot) -> list[int]:
     """The step with which each row's game ended, -1 where it did not."""
     ends = slot.terminated | slot.truncated
-    assert (ends.sum(axis=0) <= 1).all(), "nobody plays a second game"
+    assert (ends.sum(axis=0) <= 1).all(), "no row plays a second game"
     return np.where(ends.any(axis=0), ends.argmax(axis=0), -1).tolist()
 
 
@@ -84,7 +84,7 @@ def test_row_that_rests_leaves_nothing_in_the_slot(game: Game, has_others: bool)
         assert not slot.bootstrap[-1, row].any()
     longest = max(last_steps(slot))
     assert longest < 19
-    assert not slot.observation[longest + 1 :].any(), "what nobody plays is blank"
+    assert not slot.observation[longest + 1 :].any(), "steps that are not played are blank"
     assert not slot.legal[longest + 1 :].any()
 
 
@@ -107,7 +107,7 @@ def test_whole_games_are_those_that_are_played_without_a_break(game: Game, has_o
 @seatings
 @pytest.mark.parametrize("num_steps", [1, 4, 11])
 def test_game_longer_than_the_rollout_goes_on_in_the_next(has_others: bool, num_steps: int) -> None:
-    """Joined together, the pieces are the game; and nobody who waits for others begins another."""
+    """Joined together, the pieces are the game; and no row that waits for others begins another."""
     game = ConnectFour()
     short, long = Player(game, has_others), Player(game, has_others)
     pieces = [short.play(num_steps) for _ in range(50)]

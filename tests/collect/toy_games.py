@@ -10,7 +10,7 @@ from senju.kernels import pack_legal, unpack_legal
 
 
 class ToyGame(Game):
-    """What the toys share: refusing illegal actions, and words nobody reads."""
+    """What the toys share: refusing illegal actions, and unused texts."""
 
     def step(self, states: States, actions: NDArray[np.int32], out: Outcomes) -> None:
         before = self.new_observations(len(states))
@@ -93,7 +93,7 @@ class GeneralSumRace(Race):
 
 
 class Trio(Race):
-    """The race of three seats in turn; whoever reaches GOAL takes 2, one from each of the others."""
+    """The race of three seats in turn; the seat that reaches GOAL takes 2, one from each of the others."""
 
     name = "trio"
     num_seats = 3

@@ -11,7 +11,7 @@ class ReadsObservation(Model):
     """The same logits everywhere; the value spells the observation in base 16, as a fraction.
 
     Sixteenths of small whole numbers are exact in float32, so two positions that look different
-    have different values, and the value tells which position was seen.
+    have different values, and the value identifies the position.
     """
 
     def __init__(self, observation_shape: tuple[int, ...], num_actions: int, config: Part) -> None:

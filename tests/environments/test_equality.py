@@ -44,7 +44,7 @@ def test_every_byte_is_equal_with_three_workers_and_a_learner(expected: list[byt
     assert learned(factory, num_workers=3, num_learners=1) == expected
 
 
-def test_bytes_tell_runs_apart(expected: list[bytes]) -> None:
+def test_bytes_of_different_runs_differ(expected: list[bytes]) -> None:
     others = [
         learned(enabled=False, **change) for change in ({"seed": 1}, {"copies": 2}, {"train_interval": 2})
     ]

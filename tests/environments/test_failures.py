@@ -1,4 +1,4 @@
-"""What is wrong with a user's world is said with agent, turn and epoch, wherever it was noticed."""
+"""Errors of a user's world name agent, turn and epoch, in any process."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -167,7 +167,9 @@ def test_world_without_a_turn_lets_its_agents_act_in_order() -> None:
     assert isinstance(reward, float)
 
 
-def test_loss_that_is_no_number_is_told_once_and_with_its_agent(caplog: pytest.LogCaptureFixture) -> None:
+def test_loss_that_is_not_finite_is_reported_once_and_with_its_agent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     _, result = run(traps.Diverging, enabled=False)
     (event,) = result.events
     assert_mentions(event, "epoch 1", "loss", "agent 1", "nan", "diverged")

@@ -1,4 +1,4 @@
-"""A world that has been played is put back to how the factory made it, object by object."""
+"""A world that has been played is restored to its state from the factory, object by object."""
 
 import itertools
 import types

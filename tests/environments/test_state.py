@@ -30,7 +30,7 @@ def same_bytes(one: object, other: object) -> bool:
     return bytes(serialise(one).as_array()) == bytes(serialise(other).as_array())
 
 
-VALUES: dict[str, tuple[Any, Any]] = {  # what is written down, and what the factory has in its place
+VALUES: dict[str, tuple[Any, Any]] = {  # the serialised value, and the value that the factory builds
     "numbers": ([1, 2.5, True, None, "text", 2**80], []),
     "numpy numbers": (np.float32(1.5), np.float32(0)),
     "array": (np.arange(6, dtype=np.int16).reshape(2, 3), np.zeros((2, 3), np.int16)),

@@ -1,4 +1,4 @@
-"""Objects as users' agents have them, for tests of what is written down and put back."""
+"""Objects as users' agents have them, for tests of serialising and restoring."""
 
 from dataclasses import dataclass, field
 from typing import Any

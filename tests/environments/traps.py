@@ -120,7 +120,7 @@ class Leaving(Meadow):
 
 
 class Doomed(Meadow):
-    """Whoever plays it dies."""
+    """The process that plays it dies."""
 
     def take_turn(self) -> None:
         os._exit(5)
@@ -136,7 +136,7 @@ class Marked(Meadow):
 
 
 class Residual(Meadow):
-    """Keeps things from episode to episode, and draws from generators of its own that nobody seeded."""
+    """Keeps things from episode to episode, and draws from its own generators without a seed."""
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)

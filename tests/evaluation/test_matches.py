@@ -254,7 +254,7 @@ def test_positions_with_few_stones_are_not_judged() -> None:
     assert judge.verdict() == Judgement(0, 0, 0, 0)
 
 
-def test_judge_that_saw_nothing_has_nothing_to_say() -> None:
+def test_match_without_solved_positions_has_an_empty_judgement() -> None:
     assert MoveJudge(Solver()).verdict() == Judgement(0, 0, 0, 0)
 
 

@@ -128,7 +128,7 @@ class NoMovesAfterThree(TicTacToe):
         out.legal[states["num_moves"] == 3] = 0
 
 
-class NobodyActsAfterThree(NoMovesAfterThree):
+class NoSeatActsAfterThree(NoMovesAfterThree):
     def observe(self, states: States, out: Observations) -> None:
         super().observe(states, out)
         out.seats[states["num_moves"] == 3] = -1
@@ -172,7 +172,7 @@ class LegalAfterTheEnd(TicTacToe):
         super().observe(running, out)
 
 
-class NobodyToValueAfterTruncation(Walk):
+class NoSeatActsAfterTruncation(Walk):
     def seats(self, states: States) -> NDArray[np.int8]:
         is_over = states["is_over"][:, None]
         return np.where(is_over, -1, super().seats(states)).astype(np.int8)

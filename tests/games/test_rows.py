@@ -1,4 +1,4 @@
-"""Rows: chance depends on who a row is and not on where it stands; ended games start anew."""
+"""Rows: chance depends on a row's number and not on its position in the batch; ended games restart."""
 
 import numpy as np
 import pytest
@@ -75,7 +75,7 @@ def test_choices_of_neighbouring_rows_steps_and_games_are_independent() -> None:
         clock[counted] = 0
 
 
-def test_nobody_acting_gives_action_zero() -> None:
+def test_row_without_an_acting_seat_gets_action_zero() -> None:
     assert choices(np.zeros(70, np.bool_), 5).tolist() == [0] * 5
 
 

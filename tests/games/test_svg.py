@@ -1,4 +1,4 @@
-"""Pictures of boards are well-formed and show what stands where."""
+"""Pictures of boards are well-formed and show each piece on its square."""
 
 from xml.etree import ElementTree
 

@@ -79,7 +79,7 @@ def step(states: States, actions: list[int]) -> Outcomes:
     return outcomes
 
 
-def test_there_are_as_many_positions_as_everybody_counts() -> None:
+def test_number_of_positions_is_the_published_one() -> None:
     winners = [position.winner for position in POSITIONS if position.is_over]
     assert len(POSITIONS) == 5478
     assert [winners.count("X"), winners.count("O"), winners.count(None)] == [626, 316, 16]

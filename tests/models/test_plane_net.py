@@ -60,7 +60,7 @@ def test_one_block_carries_a_change_two_squares_far_and_excitation_everywhere() 
     assert changed(squeeze=2).all()
 
 
-def test_two_squares_that_look_alike_can_be_told_apart() -> None:
+def test_two_squares_that_look_alike_can_be_distinguished() -> None:
     logits, _ = shaken(build(blocks=0))(torch.zeros(1, *SHAPE))
     assert len(set(logits[0, :SQUARES].tolist())) == SQUARES
 

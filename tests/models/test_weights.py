@@ -1,4 +1,4 @@
-"""Weights as one block of bytes: what is read is what can be written, whatever the tensors are."""
+"""Weights as one block of bytes: reading gives the written weights, for tensors of any kind."""
 
 import numpy as np
 import pytest

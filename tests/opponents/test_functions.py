@@ -1,4 +1,4 @@
-"""A user's own opponents: what they are given, and what becomes of their mistakes."""
+"""A user's own opponents: their arguments, and the handling of their errors."""
 
 import inspect
 import re

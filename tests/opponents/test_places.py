@@ -1,4 +1,4 @@
-"""Places of weights are never used again too early, whoever lags behind: a model of workers and a learner."""
+"""Indices of weights are never reused too early, even if workers lag: a model of workers and a learner."""
 
 import random
 from collections import deque
@@ -68,7 +68,7 @@ class World:
             shard.orders = None
 
     def read_weights(self, orders: Orders, number: int) -> None:
-        """Whoever sits in a game is in the orders, and its own weights lie where they say."""
+        """Each opponent in a game is in the orders, and its own weights are at the index that they give."""
         if number:
             assert self.places[orders.places[orders.ids.index(number)]] == number
 

@@ -245,7 +245,7 @@ def test_minimax_without_a_sensible_depth_is_refused(connect_four: Game, descrip
 
 
 class Centre(TicTacToe):
-    """Tic-tac-toe with somebody who likes the middle, and two plies deep the corners as well."""
+    """Tic-tac-toe with a heuristic that likes the middle, and two plies deep the corners as well."""
 
     def heuristic(self) -> Heuristic:
         return self

@@ -112,7 +112,7 @@ def test_spread_keeps_the_newest_and_what_can_be_halved_most_often() -> None:
 
 def test_uniform_odds_by_hand() -> None:
     pool = new_pool(RANDOM, MINIMAX, fixed_share=0.4)
-    assert odds_of(pool) == {1: 0.5, 2: 0.5}  # nobody else there yet
+    assert odds_of(pool) == {1: 0.5, 2: 0.5}  # no other opponent yet
     grow(pool, 1, 2, 3)
     assert odds_of(pool) == pytest.approx({1: 0.2, 2: 0.2, 3: 0.2, 4: 0.2, 5: 0.2})
     alone = new_pool()
@@ -124,7 +124,7 @@ def test_uniform_odds_by_hand() -> None:
 def test_newest_first_odds_by_hand() -> None:
     pool = new_pool(RANDOM, MINIMAX, fixed_share=0.5, choose="newest")
     grow(pool, 1, 2, 3)
-    # 0.64, 0.8 and 1 make 2.44 together; among fixed ones nobody is newer than another
+    # 0.64, 0.8 and 1 make 2.44 together; among fixed opponents none is newer than another
     expected = {1: 0.25, 2: 0.25, 3: 0.32 / 2.44, 4: 0.4 / 2.44, 5: 0.5 / 2.44}
     assert odds_of(pool) == pytest.approx(expected)
 

@@ -14,7 +14,7 @@ NO_PRIOR = 1e7  # points: so wide that it says nothing
 
 
 def test_two_players_have_the_closed_form() -> None:
-    """Odds of 3:1 are 400 log10(3) points; games tell 1 / (n p q) of the difference in log-odds."""
+    """Odds of 3:1 are 400 log10(3) points; the variance of the log-odds is 1 / (n p q)."""
     ratings = fit_ratings(["a", "b"], {(0, 1): Score(30, 0, 10)}, NO_PRIOR)
     mean, deviation = ratings.difference(0, 1)
     assert mean == pytest.approx(400 * math.log10(3), rel=1e-6)
@@ -83,7 +83,7 @@ def test_strangers_are_as_uncertain_as_the_prior() -> None:
 
 
 def test_probability_of_being_stronger_follows_the_joint_deviation() -> None:
-    """Both are unsure relative to the third, whom they met seldom, and sure relative to each other."""
+    """Both are uncertain relative to the third, which they seldom met, and certain relative to each other."""
     results = {(0, 1): Score(600, 0, 400), (0, 2): Score(1, 0, 1), (1, 2): Score(1, 0, 1)}
     ratings = fit_ratings(["a", "b", "random"], results)
     mean, deviation = ratings.difference(0, 1)

@@ -73,7 +73,7 @@ def seat(table: OpponentTable, rows: Rows) -> NDArray[np.int32]:
 def ask(
     table: OpponentTable, rows: Rows, seated: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], Observations, NDArray[np.int64] | None]:
-    """The actions of a step, -7 where nobody but the learner decides; what was seen; and broken rows."""
+    """The actions of a step, -7 where only the learner decides; what was seen; and broken rows."""
     observations = rows.game.new_observations(len(rows))
     rows.observe(observations)
     actions = np.full(observations.seats.shape, -7, np.int32)
@@ -124,7 +124,7 @@ def test_new_games_draw_from_the_active_opponents_alone() -> None:
         drawn = set(seat(table, rows).max(axis=1).tolist())
         assert 1 <= len(drawn) <= 4
         met |= drawn
-    assert len(met) > 48  # everybody's turn comes
+    assert len(met) > 48  # each opponent gets its turn
 
 
 def test_each_shard_has_its_own_active_opponents() -> None:

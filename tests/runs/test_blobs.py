@@ -1,4 +1,4 @@
-"""Blobs: what was written comes back or is refused, nothing is written twice, and nothing in them runs."""
+"""Blobs: reading returns the written bytes or fails, equal blobs are written once, no content is run."""
 
 import hashlib
 import re
@@ -118,11 +118,13 @@ def test_missing_blob_is_named_with_the_checkpoints_that_do_without_it(
         store.read(shared)
 
 
-def test_blob_that_every_checkpoint_needs_is_said_to_be(folder: CheckpointFolder, store: BlobStore) -> None:
+def test_damaged_blob_that_every_checkpoint_needs_is_reported(
+    folder: CheckpointFolder, store: BlobStore
+) -> None:
     name = store.write("shared", PLAIN)
     for update in (1, 2):
         save(folder, update, name)
-    (folder.latest() / "state.json").write_text("[]")  # nobody can go on from this one either
+    (folder.latest() / "state.json").write_text("[]")  # this one cannot be resumed either
     (store.folder / name).write_bytes(b"")
     with pytest.raises(CheckpointError, match="no checkpoint"):
         store.read(name)

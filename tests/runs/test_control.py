@@ -42,7 +42,7 @@ def server(tmp_path: Path) -> Iterator[ControlServer]:
 
 @pytest.fixture
 def idle_run(tic_tac_toe_run: Run, tmp_path: Path) -> Path:
-    """A run that nobody trains."""
+    """A run that no process trains."""
     return Path(shutil.copytree(tic_tac_toe_run.path, tmp_path / "idle"))
 
 
@@ -92,7 +92,7 @@ def test_command_arrives_with_its_arguments_and_the_answer_comes_back(
         ("status", {"loud": True}, "unknown setting 'status.loud'"),
     ],
 )
-def test_wrong_command_is_explained_and_nobody_is_asked(
+def test_wrong_command_is_explained_and_not_executed(
     tmp_path: Path, command: str, arguments: dict[str, Any], expected: Facts
 ) -> None:
     def refuse(command: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -231,7 +231,7 @@ def slow() -> Iterator[Slow]:
             thread.join(SECONDS)
 
 
-def test_one_too_many_is_told_to_come_again(
+def test_one_client_too_many_is_asked_to_try_again(
     tmp_path: Path, slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(control, "MAX_CLIENTS", 1)
@@ -257,7 +257,7 @@ def test_answer_under_way_at_the_end_still_arrives(tmp_path: Path, slow: Slow) -
         asked = pool.submit(ask, tmp_path, "pause")
         assert slow.is_asked.wait(SECONDS)
         closed = pool.submit(server.close)
-        while (tmp_path / SOCKET).exists():  # nobody else can ask any more
+        while (tmp_path / SOCKET).exists():  # no other client can ask any more
             assert not closed.done()
         slow.may_answer.set()
         assert asked.result(SECONDS) == {"state": "paused"}
@@ -338,7 +338,7 @@ def test_socket_can_be_opened_by_its_owner_alone_whatever_the_umask(tmp_path: Pa
             os.umask(before)
 
 
-ASK_AS_NOBODY = """
+ASK_AS_OTHER_USER = """
 import os
 import sys
 from pathlib import Path
@@ -357,21 +357,21 @@ except ControlError as error:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change its user")
 def test_other_user_is_kept_out_by_the_mode_and_by_the_server() -> None:
     with tempfile.TemporaryDirectory() as name:  # pytest's own folders are closed to others
         folder = Path(name)
         folder.chmod(0o755)
 
-        def answer_to_nobody() -> str:
-            command = [sys.executable, "-c", ASK_AS_NOBODY, name]
+        def answer_to_other_user() -> str:
+            command = [sys.executable, "-c", ASK_AS_OTHER_USER, name]
             done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
             return done.stdout
 
         with ControlServer(folder, echo):
-            assert "another user" in answer_to_nobody()
+            assert "another user" in answer_to_other_user()
             (folder / SOCKET).chmod(0o666)
-            assert re.search("user 65534.*user 0", answer_to_nobody())
+            assert re.search("user 65534.*user 0", answer_to_other_user())
 
 
 def test_folder_with_a_very_long_path_is_no_obstacle(tmp_path: Path) -> None:
@@ -510,7 +510,7 @@ def test_socket_of_a_killed_run_counts_for_nothing_and_is_replaced(
 
 
 @pytest.mark.slow
-def test_run_that_is_suspended_is_said_not_to_answer_and_answers_later(
+def test_suspended_run_is_reported_not_to_answer_and_answers_later(
     start_server: StartServer, tmp_path: Path
 ) -> None:
     process = start_server(tmp_path)

@@ -35,7 +35,7 @@ def test_handlers_of_before_are_put_back_even_after_an_error() -> None:
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-def test_other_threads_get_a_request_that_nobody_sets() -> None:
+def test_other_threads_get_a_request_that_is_never_set() -> None:
     requests: list[StopRequest] = []
     before = signal.getsignal(signal.SIGINT)
 
@@ -50,7 +50,7 @@ def test_other_threads_get_a_request_that_nobody_sets() -> None:
     assert [request.is_set for request in requests] == [False]
 
 
-def test_sleeper_is_woken_by_a_signal_that_came_before_it_slept_and_by_being_told() -> None:
+def test_sleeper_is_woken_by_an_earlier_signal_and_by_its_socket() -> None:
     told, tell = socket.socketpair()
     with told, tell, stop_on_signals() as stop:
         signal.raise_signal(signal.SIGTERM)

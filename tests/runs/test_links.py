@@ -1,4 +1,4 @@
-"""Links inside a run lead nowhere: they are refused, and what they point to stays as it is."""
+"""Links inside a run are refused, and their targets stay unchanged."""
 
 import os
 import shutil
@@ -162,7 +162,7 @@ def test_checkpoints_and_blobs_touch_nothing_through_a_link(
     if link == "checkpoints":
         shutil.rmtree(folder.path)
     (tmp_path / "run" / link).symlink_to(elsewhere)
-    if (act, link) == (_save, "checkpoints/blobs"):  # it needs no blobs, and tells in the log
+    if (act, link) == (_save, "checkpoints/blobs"):  # it needs no blobs, and logs a message
         act(folder)
         assert "symbolic link" in caplog.text
     else:
@@ -195,7 +195,9 @@ def test_files_to_append_to_that_have_a_second_name_elsewhere_are_not_written_to
     assert contents(elsewhere) == before
 
 
-def test_arena_is_not_written_to_a_file_with_a_second_name_elsewhere(tmp_path: Path, elsewhere: Path) -> None:
+def test_tournament_is_not_written_to_a_file_with_a_second_name_elsewhere(
+    tmp_path: Path, elsewhere: Path
+) -> None:
     before = contents(elsewhere)
     (tmp_path / "games.jsonl").hardlink_to(elsewhere / "thesis.tex")
     game = senju.make_game("tic_tac_toe")
@@ -267,7 +269,7 @@ def test_socket_that_is_a_link_is_neither_asked_nor_replaced(run: Run, tmp_path:
     assert (tmp_path / "other.sock").exists()
 
 
-def test_arena_writes_nothing_through_links(tmp_path: Path, elsewhere: Path) -> None:
+def test_tournament_writes_nothing_through_links(tmp_path: Path, elsewhere: Path) -> None:
     before, game = contents(elsewhere), senju.make_game("tic_tac_toe")
     for name in ("games.jsonl", ".lock", "results.json", "arena.svg"):
         folder = tmp_path / f"arena {name}"

@@ -120,7 +120,7 @@ def test_status_and_resume_go_on_after_a_cut_off_event(train_small: Train, invok
     assert json.loads(invoke("train", "--resume", run.path, "--json").stdout)["set_aside"] == 1
 
 
-def test_samples_tell_busy_workers_slots_and_memory(
+def test_samples_hold_busy_workers_slots_and_memory(
     train_small: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("senju.runs.monitor.SAMPLE_SECONDS", 0.0)

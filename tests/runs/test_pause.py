@@ -1,4 +1,4 @@
-"""The gate between two updates: who waits there, who is told, and what signals do to it."""
+"""The gate between two updates: waiting threads, their answers, and the effect of signals."""
 
 import signal
 import subprocess
@@ -223,7 +223,7 @@ def test_second_signal_interrupts_at_the_gate_or_behind_it(start_script: Any) ->
 
 
 @pytest.mark.slow
-def test_interrupt_that_nobody_turns_into_a_request_comes_through(start_script: Any) -> None:
+def test_interrupt_without_a_handler_is_raised(start_script: Any) -> None:
     process = start_script(NOT_OURS)
     wait_for(process, "waiting")
     process.send_signal(signal.SIGINT)

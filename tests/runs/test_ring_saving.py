@@ -205,7 +205,7 @@ def test_saver_closes_twice_and_leaves_turns_that_wait_unwritten(store: BlobStor
     assert [path.name for path in store.folder.parent.rglob(".*")] == []
 
 
-def test_disk_that_fills_up_meanwhile_is_told_by_the_checkpoint_and_forgotten_when_there_is_room(
+def test_full_disk_is_reported_by_the_checkpoint_and_forgotten_when_there_is_room(
     small_disk: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     ring, folder = new_ring(LARGE), CheckpointFolder(small_disk / "checkpoints")

@@ -59,7 +59,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path, make: str) -> None:
         Run(tmp_path / "thing")
 
 
-def test_a_folder_of_several_agents_is_told_from_a_run(tmp_path: Path) -> None:
+def test_a_folder_of_several_agents_is_not_taken_for_a_run(tmp_path: Path) -> None:
     (tmp_path / "six" / "agent_1").mkdir(parents=True)
     (tmp_path / "six" / "agent_1" / "config.yaml").touch()
     with pytest.raises(RunFolderError, match=r"six is not a run.*/six/agent_1$"):
@@ -99,7 +99,7 @@ def test_file_of_a_run_is_replaced_whole_or_not_at_all(train_small: Train) -> No
     assert not [path for path in run.path.iterdir() if path.name.startswith(".")]
 
 
-def test_agent_refuses_to_judge_a_finished_game(train_small: Train) -> None:
+def test_agent_refuses_to_evaluate_a_finished_game(train_small: Train) -> None:
     run = train_small()
     states = run.game.new_games(2)
     states["is_over"][1] = True

@@ -17,7 +17,9 @@ from senju.runs.run_config import dump_config, load_config, resolve_config
 
 def test_later_layers_win_over_earlier_ones_over_the_preset_over_defaults() -> None:
     ready = preset("tic_tac_toe")
-    assert ready["total_steps"] != 1_000_000  # else this test could not tell the preset from the defaults
+    assert (
+        ready["total_steps"] != 1_000_000
+    )  # else this test could not distinguish the preset from the defaults
     config = resolve_config("tic_tac_toe")
     assert config.seed == 0  # a default
     assert config.total_steps == ready["total_steps"]  # over the default

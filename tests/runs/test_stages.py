@@ -114,7 +114,7 @@ ADVISED = {
             "learning 24 %",
         ),
     ),
-    "dear game": Advised(
+    "slow game": Advised(
         {"step": 60.0, "evaluate": 20.0, "backward": 20.0},
         setting(),
         ("collecting-bound 80 % (step 60 %)", "every core", "game", "slow", "more cores", "learning 20 %"),
@@ -216,7 +216,7 @@ def test_unknown_stage_is_counted_as_other() -> None:
     assert explain({"daydream": 3.0, "step": 1.0}) == "other-bound 75 % (daydream 75 %); collecting 25 %"
 
 
-def test_explanation_names_the_bound_and_its_dearest_stage() -> None:
+def test_explanation_names_the_bound_and_its_slowest_stage() -> None:
     stages = {"evaluate": 71.0, "step": 0.0, "forward": 14.0, "backward": 10.0, "match": 5.0}
     expected = "collecting-bound 71 % (evaluate 71 %); learning 24 %; measuring strength 5 %"
     assert explain(stages) == expected
@@ -271,7 +271,7 @@ def test_unknown_stages_get_no_advice() -> None:
     assert explain({}, setting=setting()) == "nothing timed yet"
 
 
-def test_dearest_of_the_unknown_stages_is_an_unknown_one() -> None:
+def test_slowest_of_the_unknown_stages_is_an_unknown_one() -> None:
     assert (
         explain({"nap": 3.0, "daydream": 3.0, "step": 4.0}) == "other-bound 60 % (nap 30 %); collecting 40 %"
     )

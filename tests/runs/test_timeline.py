@@ -168,7 +168,7 @@ def test_what_contains_another_comes_before_it() -> None:
     assert [event["name"] for event in events_of(timeline, "X")] == ["learn", "publish"]
 
 
-def test_only_the_newest_spans_are_kept_and_the_trace_tells_how_many_are_not() -> None:
+def test_only_the_newest_spans_are_kept_and_the_trace_counts_the_others() -> None:
     timeline = Timeline(kept_spans=10)
     timeline.mark(0.5, "long forgotten")
     timeline.mark(14.5, "remembered")

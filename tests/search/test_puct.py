@@ -1,4 +1,4 @@
-"""Search as it is used: what comes out, when it ends, what is kept, and what is refused."""
+"""Search as it is used: results, limits, the tree that is kept, and refused input."""
 
 import threading
 from itertools import pairwise
@@ -111,7 +111,7 @@ def test_no_position_of_a_batch_is_evaluated_twice() -> None:
     assert result.line == [0] * 49
 
 
-def test_progress_is_told_after_each_batch_and_stopping_ends_within_one(
+def test_progress_is_reported_after_each_batch_and_stopping_ends_within_one(
     connect_four: Game, model: Model
 ) -> None:
     seen: list[SearchResult] = []

@@ -1,4 +1,4 @@
-"""The tree's memory: how much it takes, what is kept of it, and that it is never copied as a whole."""
+"""The tree's memory: its size, the kept part, and that it is never copied as a whole."""
 
 import logging
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Rings of agents that nobody plays for: made-up rollouts, the same every time, and learners to compare."""
+"""Rings of agents without games: made-up rollouts, the same every time, and learners to compare."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -156,14 +156,14 @@ def require_equal(runner: LearnerRunner, oracle: LearnerRunner, seats: Sequence[
         assert all_of(runner, seat.seat) == all_of(oracle, seat.seat), seat.name
 
 
-def told(learned: Sequence[Trained]) -> list[tuple[int, dict[str, float]]]:
-    """What was learned, without when."""
+def metrics_of(learned: Sequence[Trained]) -> list[tuple[int, dict[str, float]]]:
+    """Seats and metrics of trainings, without their times."""
     return [(each.seat, each.metrics) for each in learned]
 
 
 def learn_together(world: World, runner: LearnerRunner, oracle: LearnerRunner, num_turns: int) -> None:
-    """Play and learn in both ways, and compare what each says."""
+    """Play and learn with both runners, and compare their metrics."""
     for _ in range(num_turns):
         world.play()
         tasks = world.tasks()
-        assert told(runner.learn(tasks)) == told(oracle.learn(tasks))
+        assert metrics_of(runner.learn(tasks)) == metrics_of(oracle.learn(tasks))

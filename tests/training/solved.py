@@ -17,7 +17,7 @@ class Walk(NamedTuple):
     """All that can happen where an agent always makes its best move and the other makes any."""
 
     states: States  # every position that comes up, of both to move
-    values: NDArray[np.float64]  # [position], what the agent thinks it is worth to whoever moves there
+    values: NDArray[np.float64]  # [position], the agent's value for the seat to move
     num_lost: int  # games, or rather last moves
     num_won: int
 
@@ -57,5 +57,5 @@ def _played(
 
 
 def solved_values(game: Game, states: States) -> NDArray[np.float64]:
-    """What positions are worth to whoever moves there, if both play perfectly: 1, 0 or -1."""
+    """Values of positions for the seat to move, if both play perfectly: 1, 0 or -1."""
     return np.sign(MinimaxPlayer(game, WHOLE_GAME).action_values(states).max(axis=1))

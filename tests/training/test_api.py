@@ -1,4 +1,4 @@
-"""`senju.train`: what it refuses, what it leaves behind, and how it stops."""
+"""`senju.train`: refused arguments, the files of a run, and stopping."""
 
 import re
 import signal

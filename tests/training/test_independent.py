@@ -154,7 +154,7 @@ def test_agents_that_train_seldom_learn_from_all_they_saw_since() -> None:
     assert steps == 2
 
 
-def test_order_says_who_is_trained_first() -> None:
+def test_agents_with_smaller_order_are_trained_first() -> None:
     with started(config_of({"seats": {"0": {"order": 1}}})) as loop:
         update(loop)
         assert [learned.seat for learned in agents_of(loop).take_trained()] == [1, 0]
@@ -253,7 +253,7 @@ def test_collecting_waits_for_a_learner_that_is_too_far_behind() -> None:
     assert not runner.held
 
 
-def test_nobody_waits_twice_for_a_learner_that_hangs() -> None:
+def test_the_run_does_not_wait_twice_for_a_learner_that_hangs() -> None:
     config = config_of({"collect": {"mode": "async"}, "parallel": {"epochs_ahead": 2}})
     with started(config) as loop:
         agents = agents_of(loop)

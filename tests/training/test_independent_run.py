@@ -56,7 +56,7 @@ def test_run_with_one_agent_lists_that_one(tic_tac_toe_run: Run) -> None:
     assert tic_tac_toe_run.episodes == []
 
 
-def test_whoever_wants_a_single_agent_is_told_about_the_others(hunt: Run) -> None:
+def test_asking_for_a_single_agent_names_the_others(hunt: Run) -> None:
     expected = mentions("hunt", "no single agent", "3 seats", "run.agents")
     with pytest.raises(ConfigError, match=expected):
         _ = hunt.agent
@@ -101,7 +101,7 @@ def test_picture_of_rewards_has_a_curve_and_a_dashed_line_for_each_agent(hunt: R
     assert len(curves) - len(dashed) == 2 * NUM_AGENTS  # measured, and in training
 
 
-def test_update_tells_what_every_agent_got_and_how_often_it_was_trained(hunt: Run) -> None:
+def test_update_records_the_reward_and_the_trainings_of_every_agent(hunt: Run) -> None:
     last = hunt.metrics[-1]
     rewards = [last[f"agent_{seat}/reward_per_game"] for seat in range(NUM_AGENTS)]
     assert rewards == pytest.approx([TURNS * last[f"agent_{seat}/reward"] for seat in range(NUM_AGENTS)])
@@ -110,7 +110,7 @@ def test_update_tells_what_every_agent_got_and_how_often_it_was_trained(hunt: Ru
     assert "first_seat_mean_reward" not in last
 
 
-def test_update_in_which_no_game_ends_tells_no_reward_per_game(tmp_path: Path) -> None:
+def test_update_in_which_no_game_ends_has_no_reward_per_game(tmp_path: Path) -> None:
     changes = {"collect": {"rollout_steps": 5}, "seats": {"1": {"algorithm": {"minibatch_size": 40}}}}
     run = train_hunt(tmp_path / "run", 2, evaluation={"interval": 0}, **changes)
     halves = [record for record in run.metrics if not record["games_finished"]]

@@ -1,4 +1,4 @@
-"""What learners share with the run: complete or not there, whoever was killed while writing."""
+"""Memory that learners share with the run: complete or absent, even if the writer was killed."""
 
 import numpy as np
 import pytest

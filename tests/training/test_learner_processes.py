@@ -167,7 +167,7 @@ def test_process_killed_before_it_is_ready_or_while_it_waits_is_replaced(team: T
 def test_process_killed_in_a_training_is_replaced_and_the_same_bytes_come_out(
     team: Team, seat: int, where: str
 ) -> None:
-    """Also after its end, when nobody was told: it is not trained twice."""
+    """Also after its end, before it was reported: it is not trained twice."""
     order(team.folders[seat], "kill", where)
     team.learn()
     assert was_sprung(team.folders[seat])
@@ -216,7 +216,7 @@ def test_hung_learner_is_replaced_while_the_others_go_on(team: Team) -> None:
     learned += runner.learn([])
     assert runner.is_busy(hung)
     assert {each.seat for each in learned} >= set(others)
-    assert runner.take_events() == [], "nobody was late yet"
+    assert runner.take_events() == [], "no learner was late yet"
     before = runner.state(hung)  # without asking
     assert before.numbers["version"] == team.oracle.learners[hung].version - 1
     learned += runner.finish()
@@ -228,10 +228,12 @@ def test_hung_learner_is_replaced_while_the_others_go_on(team: Team) -> None:
     assert PATIENCE <= float(seconds) < 2 * PATIENCE
     assert "trap_models.py" in event.message, "where it was"
     trained = {each.seat: each.began for each in learned}
-    assert trained[0] < trained[hung], "what hung comes last, so that nobody waits for it twice"
+    assert trained[0] < trained[hung], (
+        "the hung learner comes last, so that the run does not wait for it twice"
+    )
 
 
-def test_what_a_learner_prints_is_logged_and_delays_nobody(
+def test_output_of_a_learner_is_logged_and_delays_no_training(
     team: Team, caplog: pytest.LogCaptureFixture
 ) -> None:
     order(team.folders[TRAPPED_PPO], "print")

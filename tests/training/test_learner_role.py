@@ -112,7 +112,7 @@ def test_time_waited_is_shared_out_by_what_the_learners_did(world: World, runner
     assert runner.take_timings() == {}
 
 
-def test_lack_of_memory_leads_to_one_by_one_and_is_said(
+def test_lack_of_memory_leads_to_one_by_one_and_is_logged(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(learner_processes, "memory_available", lambda: 2**20)

@@ -1,4 +1,4 @@
-"""The loop with opponents: what is learned from, what is credited, and what goes on where it was."""
+"""The loop with opponents: decisions that are learned from, credited games, and continuing after restore."""
 
 import logging
 from typing import Any
@@ -180,7 +180,7 @@ def test_the_loop_goes_on_where_it_was() -> None:
     assert (again.learner.weights() == loop.learner.weights()).all()
 
 
-def test_whole_games_leave_nobody_in_play_between_updates() -> None:
+def test_whole_games_leave_no_opponent_in_play_between_updates() -> None:
     loop = begin(new_loop(collect={"whole_games": True, "rollout_steps": 12}))
     assert loop.pool is not None
     metrics = many_updates(loop, 10)

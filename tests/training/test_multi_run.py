@@ -44,12 +44,12 @@ def test_cores_are_shared_out_fairly(num_cores: int, num_agents: int) -> None:
         assert max(turns) - min(turns) <= 1
 
 
-def test_nobody_needs_no_cores() -> None:
+def test_zero_agents_need_no_cores() -> None:
     assert share_out([0, 1], 0) == []
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinities")
-def test_whoever_is_kept_to_cores_sees_no_others() -> None:
+def test_process_limited_to_cores_sees_no_others() -> None:
     before, core = os.sched_getaffinity(0), usable_cores()[-1]
     assert set(usable_cores()) <= before
     assert len(usable_cores()) == available_cores()
@@ -238,14 +238,14 @@ class Heard(GroupListener):
 
 
 class Impatient(StopRequest):
-    """Somebody who has pressed Ctrl-C twice."""
+    """A stop request after two presses of Ctrl-C."""
 
     def wait(self, wake: socket.socket) -> None:
         raise KeyboardInterrupt
 
 
 class Hasty(StopRequest):
-    """Somebody who has asked for the end before the first process was there."""
+    """A stop request from before the first process was started."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -290,7 +290,7 @@ def test_process_that_cannot_be_started_is_that_agents_failure(
     assert [agent.state for agent in agents] == ["failed"] * 2
     assert all("No such file or directory" in agent.why for agent in agents)
     assert open_files() == files
-    assert caplog.text == "", "whoever trains them reports it"
+    assert caplog.text == "", "the process that trains them reports it"
 
 
 @pytest.mark.slow
@@ -327,7 +327,7 @@ def is_trainer(process: psutil.Process, index: int) -> bool:
 
 @pytest.mark.slow
 def test_killed_agent_has_failed_and_is_not_tried_again(tmp_path: Path, settings: Settings) -> None:
-    """Whoever killed it meant it; the others are trained to their end."""
+    """A killed agent is not restarted; the others are trained to their end."""
     endless = merged(settings, {"total_steps": 10**6 * DECISIONS_PER_UPDATE})
     agents = seat_agents(create(tmp_path / "several", settings))
     agents[0].run.save_config(

@@ -1,4 +1,4 @@
-"""The facade for people with their own loop: what it hands over, when, and what it refuses."""
+"""`ParallelManager` for users with their own loop: batches, timeouts, and refused input."""
 
 import copy
 import json
@@ -500,7 +500,7 @@ def test_setting_with_a_meaning_is_no_matter_for_a_warning(changes: Settings) ->
         make(**changes)
 
 
-def test_serial_backend_says_who_plays_the_workers_games() -> None:
+def test_serial_backend_says_which_process_plays_the_workers_games() -> None:
     with make() as manager:
         status = manager.get_status()
         (note,) = status["notes"]

@@ -1,4 +1,4 @@
-"""Whole runs with many hands: the very bytes of the serial run, whatever happens on the way."""
+"""Whole runs with several workers have the bytes of the serial run, also when workers die."""
 
 import json
 import os

@@ -209,36 +209,36 @@ def test_run_at_or_past_its_end_is_finished_and_trains_no_more(train_small: Trai
     before = saved_bytes(run)
     recorder = Recorder()
     senju.train(resume=run.path, total_steps=total_steps, listener=recorder)
-    assert recorder.told == ["start 2"]
+    assert recorder.events == ["start 2"]
     assert saved_bytes(run) == before
 
 
 class Recorder(TrainingListener):
-    """Writes down what it is told."""
+    """Records all events that it gets."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.events: list[str] = []
         self.progress: list[TrainingProgress] = []
 
     def on_start(self, run: Run, update: int) -> None:
-        self.told.append(f"start {update}")
+        self.events.append(f"start {update}")
 
     def on_update(self, progress: TrainingProgress) -> None:
-        self.told.append(f"update {progress.update}")
+        self.events.append(f"update {progress.update}")
         self.progress.append(progress)
 
     def on_evaluation(self, update: int, result: MatchResult) -> None:
-        self.told.append(f"evaluation {update} {result.opponent} {result.score.games}")
+        self.events.append(f"evaluation {update} {result.opponent} {result.score.games}")
 
     def on_checkpoint(self, name: str) -> None:
-        self.told.append(name)
+        self.events.append(name)
 
 
-def test_listener_is_told_everything_in_order(train_small: Train) -> None:
+def test_listener_gets_all_events_in_order(train_small: Train) -> None:
     recorder = Recorder()
     evaluation = {"interval": 2, "opponents": ["random"], "final_opponents": ["minimax:1"]}
     train_small(updates=3, evaluation=evaluation, checkpoint={"interval": 2}, listener=recorder)
-    assert recorder.told == [
+    assert recorder.events == [
         "start 0",
         "update 1",
         "update 2",
@@ -261,7 +261,7 @@ def test_progress_counts_steps_and_the_time_left(train_small: Train) -> None:
     assert {"start", "evaluate", "step", "forward", "backward", "publish"} <= set(recorder.progress[2].stages)
 
 
-def test_record_of_an_update_tells_losses_games_and_where_the_time_went(tic_tac_toe_run: Run) -> None:
+def test_record_of_an_update_has_losses_games_and_stage_times(tic_tac_toe_run: Run) -> None:
     lines = (tic_tac_toe_run.path / "metrics.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
     last = [record for record in records if record["kind"] == "update"][-1]

@@ -1,4 +1,4 @@
-"""The first byte that differs is found, wherever it is, and named by what it belongs to."""
+"""The first byte that differs is found in any part, and the message names the part."""
 
 import math
 from typing import Any
@@ -50,7 +50,7 @@ def test_equal_bytes_of_nan_are_equal_and_zero_is_not_minus_zero() -> None:
     assert found == Difference("array", (0,), 3, "0.0", "-0.0")
 
 
-def test_two_kinds_of_nan_are_told_apart_by_their_bytes() -> None:
+def test_two_kinds_of_nan_are_distinguished_by_their_bytes() -> None:
     one, other = (np.array([bits], np.uint32).view(np.float32) for bits in (0x7FC00000, 0x7FC00001))
     found = first_difference("array", one, other)
     assert found is not None

@@ -1,4 +1,4 @@
-"""What is left behind is seen and named."""
+"""Leftover processes, threads, memory and files are found and named."""
 
 import os
 import subprocess

@@ -17,7 +17,7 @@ CONFIG = scaled_config("tic_tac_toe", SMALL, {"threads": 1})
 
 
 @pytest.mark.parametrize("backend", [SERIAL, {"name": "threads", "num_workers": 2}])
-def test_stages_tell_all_of_the_time(backend: Settings) -> None:
+def test_stages_account_for_all_of_the_time(backend: Settings) -> None:
     seen: list[int] = []
     found = profile(CONFIG, backend, 3, seen.append)
     assert seen == [1, 2, 3]
@@ -31,7 +31,7 @@ def test_stages_tell_all_of_the_time(backend: Settings) -> None:
     assert found.events == []
 
 
-def test_stages_of_replay_and_opponents_are_told_apart() -> None:
+def test_stages_of_replay_and_opponents_are_distinguished() -> None:
     dqn = {"name": "dqn", "replay_size": 4000, "prioritised": True, "replay_ratio": 0.5}
     against = {"collect": {"seating": "opponents"}, "opponents": {"snapshot_interval": 1}}
     found = profile(scaled_config("tic_tac_toe", SMALL, {"threads": 1, "algorithm": dqn}, against), SERIAL, 2)

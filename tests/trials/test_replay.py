@@ -33,7 +33,7 @@ def test_shard_that_fails_comes_with_its_traceback(tmp_path: Path) -> None:
     assert faulthandler.is_enabled() == was_enabled
 
 
-def test_shard_that_does_not_fail_is_told_apart(tmp_path: Path) -> None:
+def test_replay_of_a_shard_that_does_not_fail_gives_no_error(tmp_path: Path) -> None:
     found = Reproduction.load(saved(tmp_path, "tests.collect.toy_games:Race"))
     assert replay(found) is None
     assert np.array_equal(found.state.clock["row"], [4, 5, 6, 7])

@@ -126,7 +126,7 @@ def test_stages_add_up_unless_the_learner_has_a_device_of_its_own() -> None:
     assert _allowed(elsewhere, 100.0, 50.0, 0.0) == 50.0
 
 
-def test_nobody_plays_at_rest() -> None:
+def test_no_worker_plays_at_rest() -> None:
     config = small(collect={"mode": "async"}, threads=1)
     with Rig(config, {"name": "threads", "num_workers": 2}) as busy:
         busy.update()

@@ -48,7 +48,7 @@ def test_increment_is_mostly_used_at_once() -> None:
     assert plan(limits(40_000, increment=10_030), 0, 0, **COSTS) == Budget(10_000, 14_000)
 
 
-def test_increment_is_no_excuse_to_run_out() -> None:
+def test_increment_does_not_let_the_time_run_out() -> None:
     assert plan(limits(500, increment=10_000), 0, 0, **COSTS) == Budget(400, 400)
 
 

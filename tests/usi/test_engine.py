@@ -49,7 +49,7 @@ def forbidden() -> Model:
     raise AssertionError("nothing was to be loaded")
 
 
-def test_engine_says_who_it_is_without_loading_anything() -> None:
+def test_engine_answers_usi_without_loading_anything() -> None:
     with engine_here(forbidden) as talk:
         talk.say("usi")
         lines = talk.hear("usiok")
@@ -191,7 +191,7 @@ def test_mated_side_resigns() -> None:
 @pytest.mark.parametrize(
     ("sfen", "score"), [(MATE_IN_ONE, "mate 1"), (MATED_IN_TWO, "mate -2")], ids=["wins", "loses"]
 )
-def test_proven_mate_is_told_in_plies(sfen: str, score: str) -> None:
+def test_proven_mate_is_reported_in_plies(sfen: str, score: str) -> None:
     with engine_here(nodes=1000) as talk:
         talk.say(f"position sfen {sfen}", "go")
         assert f" score {score} pv " in talk.hear("bestmove")[-2]
@@ -236,7 +236,7 @@ def test_third_move_in_a_row_that_looks_lost_is_not_made() -> None:
         assert own_moves(talk, [1, 3, 5]) == [False, False, True]
 
 
-def test_nobody_resigns_who_has_hope() -> None:
+def test_engine_does_not_resign_with_resign_value_zero() -> None:
     with engine_here(resign_value=0) as talk:
         assert own_moves(talk, [0, 2, 4, 6, 8]) == [False] * 5
 
@@ -378,7 +378,7 @@ class Fragile(Model):
 
 
 @pytest.mark.parametrize("error", [RuntimeError("broken"), MemoryError("broken"), KeyError("broken")])
-def test_search_that_fails_in_any_way_is_told_and_a_legal_move_played(
+def test_search_that_fails_in_any_way_is_reported_and_a_legal_move_played(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = Fragile()
@@ -439,7 +439,7 @@ def test_run_that_cannot_be_loaded_ends_the_engine_with_an_error() -> None:
         converse()
 
 
-def test_engine_ends_when_nobody_listens_any_more() -> None:
+def test_engine_ends_when_its_output_is_closed() -> None:
     (engine_reads, we_write), (we_read, engine_writes) = os.pipe(), os.pipe()
     os.close(we_read)
     with (

@@ -1,4 +1,4 @@
-"""A role that squares numbers, handles that record what is asked of them, and a roster without threads."""
+"""A role that squares numbers, handles that record their calls, and a roster without threads."""
 
 import os
 import signal

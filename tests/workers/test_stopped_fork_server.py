@@ -1,4 +1,4 @@
-"""A fork server that stops answering costs a moment: the run goes on, can be asked, and can be ended."""
+"""A fork server that stops answering causes a short delay: the run continues, answers and can be ended."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The log: goes on after a cut, and is of one arena only."""
+"""The log: it continues after a cut, and belongs to one tournament only."""
 
 import json
 from contextlib import ExitStack
@@ -84,7 +84,7 @@ def test_rubbish_within_is_refused_with_its_line(tmp_path: Path, line: bytes) ->
         ({"game": "connect_four"}, "tic_tac_toe.*connect_four"),
     ],
 )
-def test_another_arena_is_refused_with_what_differs_unless_fresh(
+def test_another_tournament_is_refused_with_the_difference_unless_fresh(
     tmp_path: Path, other: dict[str, Any], difference: str
 ) -> None:
     write_chunks(tmp_path, range(3))
@@ -100,7 +100,7 @@ def test_log_of_another_version_is_refused(tmp_path: Path) -> None:
         reopen(tmp_path)
 
 
-def test_two_arenas_do_not_share_a_folder(tmp_path: Path) -> None:
+def test_two_tournaments_do_not_share_a_folder(tmp_path: Path) -> None:
     with ExitStack() as first:
         first.enter_context(
             opened_log(tmp_path, header_of(), TournamentSchedule(["a", "b"], SETTINGS), fresh=False)

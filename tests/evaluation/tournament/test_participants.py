@@ -1,4 +1,4 @@
-"""Participants: told apart by name, pinned to their update, noticed when they change."""
+"""Participants: distinguished by name, pinned to their update, noticed when they change."""
 
 import shutil
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_fewer_than_two_are_refused(given: list[str], who: str) -> None:
         find_participants(GAME, given)
 
 
-def test_same_participant_twice_is_refused_in_whatever_words(tic_tac_toe_run: Run) -> None:
+def test_same_participant_twice_is_refused_under_any_name(tic_tac_toe_run: Run) -> None:
     path = str(tic_tac_toe_run.path)
     with pytest.raises(ConfigError, match="random"):
         find_participants(GAME, ["random", "minimax:1", "random"])

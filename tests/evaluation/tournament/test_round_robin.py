@@ -39,14 +39,14 @@ def test_progress_is_reported_from_the_start_to_the_end(tmp_path: Path) -> None:
     assert told[-1].games_done == sum(pair.score.games for pair in result.pairs.values())
 
 
-def test_failing_player_ends_the_arena_and_what_was_played_is_kept(tmp_path: Path) -> None:
+def test_failing_player_ends_the_tournament_and_played_games_are_kept(tmp_path: Path) -> None:
     settings = TournamentSettings(games=20)
     with pytest.raises(OpponentError, match=f"random against {RAISING}, seed [0-9]+: .*no idea"):
         run_tournament(GAME, ["random", "minimax:1", RAISING], tmp_path, settings, num_workers=1)
     assert len((tmp_path / "games.jsonl").read_text().splitlines()) == 2  # the header and a pair
 
 
-def test_fresh_arena_that_fails_leaves_no_result_of_another(tmp_path: Path) -> None:
+def test_fresh_tournament_that_fails_leaves_no_result_of_another(tmp_path: Path) -> None:
     settings = TournamentSettings(games=20)
     run_tournament(GAME, ["random", "minimax:1"], tmp_path, settings, num_workers=1)
     assert (tmp_path / "results.json").exists()

@@ -1,4 +1,4 @@
-"""The guide to gridworlds: its code runs, and what it shows is what comes out."""
+"""The guide to gridworlds: its code runs and gives the output that it shows."""
 
 import contextlib
 import io
@@ -40,7 +40,7 @@ def test_long_code_of_the_guide_is_that_of_the_example() -> None:
 
 
 @pytest.mark.parametrize("name", ["treasure_hunt", "cleanup", "tag"])
-def test_rules_of_a_world_are_told_with_all_settings_and_planes(name: str) -> None:
+def test_guide_lists_all_settings_and_planes_of_a_world(name: str) -> None:
     game = make_game(name)
     assert isinstance(game, Gridworld)
     section = GUIDE.split(f"\n### {name}\n", 1)[1].split("\n### ", 1)[0].split("\n## ", 1)[0]

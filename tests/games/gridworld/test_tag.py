@@ -33,7 +33,7 @@ def test_everyone_who_is_not_it_after_the_tagging_gets_ten() -> None:
     assert states["marked"].tolist() == [[0, 1, 0]]
 
 
-def test_who_was_just_tagged_tags_nobody_in_the_same_turn() -> None:
+def test_newly_tagged_agent_does_not_tag_in_the_same_turn() -> None:
     """Seat 0 tags seat 1, which stands beside seat 2 and comes later in the order."""
     assert marked({"num_agents": 3}, "#####\n#012#\n#...#\n#...#\n#####\n0 faces up, is it", *["up"] * 3) == [
         1

@@ -166,7 +166,7 @@ def test_later_scatters_see_the_earlier_ones() -> None:
         garden(scatters=(*scatters[:2], Scatter("rock", 6)))
 
 
-def test_nobody_starts_in_what_was_scattered_in_the_way() -> None:
+def test_no_agent_starts_in_a_scattered_obstacle() -> None:
     for state in garden(scatters=(Scatter("rock", 7),)).new_games(50):
         assert state["grid"][0, state["y"][0], state["x"][0]] == 0
     with pytest.raises(ConfigError, match=r"0 free cells.*num_agents=1"):

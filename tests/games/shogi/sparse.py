@@ -1,4 +1,4 @@
-"""Random positions with few pieces on the board, near what is rare: mates by a pawn, entered kings, pins."""
+"""Random positions with few pieces on the board, near rare cases: mates by a pawn, entered kings, pins."""
 
 import random
 from collections.abc import Sequence

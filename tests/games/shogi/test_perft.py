@@ -1,4 +1,4 @@
-"""Counts of all lines of play, as published and as everybody counts them."""
+"""Counts of all lines of play agree with the published numbers."""
 
 from collections.abc import Callable
 

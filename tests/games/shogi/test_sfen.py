@@ -1,4 +1,4 @@
-"""SFEN in and out: what cshogi writes is what we write, and what is wrong is named."""
+"""SFEN in and out: senju writes the same as cshogi, and errors name the wrong part."""
 
 import random
 

@@ -122,7 +122,7 @@ def test_every_illegal_action_is_refused_and_touches_nothing(sfen: str, flip: bo
         states[:] = np.frombuffer(before, game.state_dtype)
 
 
-def test_errors_tell_what_the_action_means_and_why_not() -> None:
+def test_errors_explain_the_action_and_why_it_is_illegal() -> None:
     game = Shogi()
     states = rows_of(game, IN_CHECK)
     for usi, words in {
