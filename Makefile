@@ -23,6 +23,8 @@ play: $(READY)
 	$(BIN)/senju play connect_four --run $(shell ls -dt runs/connect_four-* 2>/dev/null | head -1)
 
 # everything: format, lint, types, all tests
+# without cached bytecode, each of some hundred processes would compile the package again
+unexport PYTHONDONTWRITEBYTECODE
 ON_ALL_CORES := -n logical --dist loadfile
 FAST := -m 'not slow' $(ON_ALL_CORES)
 test: $(READY) lint

@@ -53,6 +53,7 @@ class BackendStatus:
         """For JSON."""
         found: dict[str, Any] = asdict(self)
         found |= found.pop("team")
+        found["workers"] = list(found["workers"])
         for worker in found["workers"]:
             task = worker.pop("task")
             worker["shard"] = task.shard if task else None

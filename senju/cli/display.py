@@ -122,6 +122,7 @@ class TrainingDisplay(LiveDisplay, trainer.TrainingListener):
         self.say(f"update {update}: reward per episode {rewards} (at random {random})")
 
     def get_renderable(self) -> RenderableType:
+        """Progress, strength, stages and advice, as known now."""
         if self._latest is None:
             return Panel("compiling kernels and starting …", border_style="dim")
         parts: list[RenderableType] = [self._progress]

@@ -181,6 +181,7 @@ class MultiRunDisplay(LiveDisplay, GroupListener):
         self.say(f"{agent.name}: {agent.state} after update {agent.update}")
 
     def get_renderable(self) -> RenderableType:
+        """A table with one line for each agent."""
         opponents = dict.fromkeys(name for agent in self._agents for name in agent.strengths)
         figures = ("updates", "steps/s", "left", *map(escape, opponents))
         table = new_table(

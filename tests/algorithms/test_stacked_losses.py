@@ -44,7 +44,6 @@ def target(observation: Tensor) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("is_double", [False, True])
 @pytest.mark.parametrize("is_dueling", [False, True])
-<<<<<<< HEAD
 def test_dqn_judges_each_network_by_its_own_sample(is_double: bool, is_dueling: bool) -> None:
     config = DQNConfig(double=is_double, dueling=is_dueling, huber_delta=0.5, prioritised=True)
     model = make_model({"name": "mlp", "hidden": [4]}, (3,), NUM_ACTIONS, seed=0)
@@ -64,15 +63,6 @@ def test_dqn_judges_each_network_by_its_own_sample(is_double: bool, is_dueling: 
         assert together.errors is not None
         assert own.errors is not None
         assert torch.allclose(together.errors[row], own.errors[0], atol=1e-6)
-=======
-def test_dqn_computes_the_loss_of_each_network_from_its_own_sample(is_double: bool, is_dueling: bool) -> None:
-    rules, samples = Rules(is_double, is_dueling, 0.5), [sample_of(seed) for seed in range(NUM_NETWORKS)]
-    together = dqn_loss(network, target, transitions(samples, NUM_ACTIONS, CPU), rules, StageClock())
-    for row, sample in enumerate(samples):
-        alone = dqn_loss(network, target, transitions([sample], NUM_ACTIONS, CPU), rules, StageClock())
-        for part, own in zip(together, alone, strict=True):
-            assert torch.allclose(part[row], own[0], atol=1e-6)
->>>>>>> b162e32cc84670f0d14c6b1f1a502def30d90965
 
 
 def test_columns_sent_in_one_copy_arrive_as_they_were() -> None:
