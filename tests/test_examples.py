@@ -9,6 +9,7 @@ import senju
 from examples.own_opponent import finisher, score_against_finisher, train
 from senju.errors import ConfigError
 from senju.games.tic_tac_toe import LINES
+from senju.runs.run import new_models
 from tests.facts import mentions
 
 
@@ -58,5 +59,5 @@ def test_own_opponent_is_met_and_learned_from(tmp_path: Path) -> None:
     run = senju.Run(tmp_path / "run")
     games = {rating.name: rating.games for rating in run.training_ratings}
     assert games["examples.own_opponent:finisher"] > 0
-    untrained = senju.Agent(run.game, run.new_model(), "untrained", agent.acting)
+    untrained = senju.Agent(run.game, new_models(run.game, run.config)[0], "untrained", agent.acting)
     assert score_against_finisher(agent) > score_against_finisher(untrained) + 0.2

@@ -23,6 +23,7 @@ from senju.workers.worker_main import STACK_SIGNAL
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _QUIET_SECONDS = 0.25  # after a pause this long the printed stack is complete
 _STACK_SECONDS = 1.0  # for a hung worker to print its stack
+_SPARE_FILES = 24  # that a worker must leave: its own few, and those of a checkpoint
 
 
 class ProcessHandle(WorkerHandle):
@@ -124,6 +125,7 @@ class ProcessExecutor(Executor):
         self._lease = ForkServerLease() if can_fork else None
 
     def start(self, role: Role, index: int) -> ProcessHandle:
+        _require_files(_SPARE_FILES)
         return ProcessHandle(role, index, self._options)
 
     def affordable(self, wanted: int, running: int) -> int:
@@ -133,6 +135,13 @@ class ProcessExecutor(Executor):
     def close(self) -> None:
         if self._lease is not None:
             self._lease.close()
+
+
+def _require_files(count: int) -> None:
+    """Raise OSError if this process may not open so many more files: it needs some to save its work."""
+    with contextlib.ExitStack() as opened:
+        for _ in range(count):
+            opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
 
 
 def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:

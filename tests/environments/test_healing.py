@@ -148,7 +148,7 @@ def test_too_few_descriptors_mean_fewer_workers() -> None:
     here = ParallelEnvironment(Meadow, make_config(enabled=False) | {"agents": 1})
     here.run_experiment_parallel()
     env = ParallelEnvironment(Meadow, config)
-    with free_descriptors(12):
+    with free_descriptors(28):
         result = env.run_experiment_parallel()
     assert_mentions(result.events[0], "worker 1", "started")
     assert knowledge(env) == knowledge(here)
