@@ -282,6 +282,7 @@ def test_only_the_command_line_prints() -> None:
     assert [name for name in printing if not name.startswith("cli.")] == []
 
 
+@pytest.mark.slow
 def test_nothing_that_could_run_code_is_loaded() -> None:
     """No pickle, by whatever name, and no `torch.load`, which is pickle inside."""
     for file in FILES:

@@ -361,6 +361,7 @@ print(json.dumps(answers))
 """
 
 
+@pytest.mark.slow
 def test_code_that_cannot_be_compared_is_compiled_at_each_start(project: Project) -> None:
     """In a process of their own, since overloads are for the whole process."""
     names = [f"case_{number}" for number in range(len(NOT_KEPT))]
@@ -422,6 +423,7 @@ def test_damaged_file_is_compiled_anew(
         assert project.hits == 1
 
 
+@pytest.mark.slow
 def test_old_versions_are_removed(project: Project) -> None:
     for more in range(20):
         project.write(game=f"{COMPILED}MORE = {more}.0\n{STEP}")
@@ -470,6 +472,7 @@ def run_kernel(cache: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_compiled_code_is_kept_in_the_folder_that_senju_cache_names(tmp_path: Path) -> None:
     finished = run_kernel(tmp_path / "deep" / "cache")
     answer, folder = finished.stdout.split()
@@ -480,6 +483,7 @@ def test_compiled_code_is_kept_in_the_folder_that_senju_cache_names(tmp_path: Pa
     assert "cannot be cached" not in finished.stderr
 
 
+@pytest.mark.slow
 def test_cache_folder_that_cannot_be_made_only_warns(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     finished = run_kernel(tmp_path / "file" / "cache")

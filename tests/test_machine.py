@@ -73,6 +73,7 @@ def test_machine_is_as_the_system_says(tmp_path: Path) -> None:
     assert machine.torch_threads >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinities")
 def test_cores_are_those_the_affinity_leaves() -> None:
     program = (

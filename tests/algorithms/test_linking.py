@@ -66,6 +66,7 @@ N_STEP_TARGETS = {
 N_STEP_TARGETS[7] = N_STEP_TARGETS[3]  # longer than the game
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_step", N_STEP_TARGETS)
 def test_two_seats_in_turn(n_step: int) -> None:
     ring = HandRing(RingShape(1, 5, 1))

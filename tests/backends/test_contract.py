@@ -48,6 +48,7 @@ def pool(request: pytest.FixtureRequest, all_started: dict[str, Restartable]) ->
     return all_started[request.param].from_the_start()
 
 
+@pytest.mark.slow
 def test_plays_what_the_serial_backend_plays(backend: Backend) -> None:
     assert play(backend, PLAN, 5) == oracle(PLAN, 5)
 

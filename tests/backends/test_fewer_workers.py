@@ -59,6 +59,7 @@ UNUSABLE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "expected"), UNUSABLE.values(), ids=UNUSABLE)
 def test_machine_that_can_start_no_process_plays_in_this_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str | None, expected: str

@@ -68,6 +68,7 @@ def nothing_is_left() -> Iterator[None]:
     assert shared_blocks() == []
 
 
+@pytest.mark.slow
 def test_the_checks_see_what_there_is_to_see() -> None:
     with pytest.raises(AssertionError), nothing_is_left():
         left = os.open("/dev/null", os.O_RDONLY)

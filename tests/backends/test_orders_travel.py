@@ -78,6 +78,7 @@ def opponents() -> dict[int, Weights]:
     return {place: preferring(TicTacToe(), likes[place]) for place in range(NUM_PLACES)}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_hurried")
 @pytest.mark.parametrize("max_lag", [0, 2])
 def test_rollouts_are_of_one_publication_however_fast_they_come(plan: Plan, max_lag: int) -> None:

@@ -38,6 +38,7 @@ def is_at_rest(backend: Backend, plan: Plan) -> bool:
     return status.slots_playing == 0 and status.slots_held + status.slots_ready == held_and_ready
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_lag", [1, 3])
 def test_workers_play_ahead_up_to_the_bound_and_drop_nothing(max_lag: int) -> None:
     plan = changed(PLAN, max_lag=max_lag)

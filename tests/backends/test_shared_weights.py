@@ -89,6 +89,7 @@ def test_stamp_differs_for_every_publication(weights: SharedWeights) -> None:
     assert len(set(stamps)) == len(stamps)
 
 
+@pytest.mark.slow
 def test_reader_never_sees_a_mixture_while_the_writer_hammers_and_never_waits(
     weights: SharedWeights, play: Player
 ) -> None:

@@ -179,9 +179,7 @@ def test_few_open_files_are_enough_or_the_limit_is_raised(
 
 
 @pytest.mark.slow
-def test_too_many_workers_for_the_open_files_are_fewer(
-    tmp_path: Path, small_options: Options
-) -> None:
+def test_too_many_workers_for_the_open_files_are_fewer(tmp_path: Path, small_options: Options) -> None:
     options = small_options(updates=2, collect={"games_per_shard": 2})
     done = with_few_files(
         "-n 64", tmp_path, "train", "tic_tac_toe", "--run", "new", *options, "--workers", 16

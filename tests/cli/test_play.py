@@ -170,6 +170,7 @@ def shogi_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 # Found by trying: what these players answer to these moves, by these seeds, ends in a mate.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("against", "seed", "moves", "end", "winner"),
     [

@@ -139,6 +139,7 @@ def test_game_may_stand_in_the_file(invoke: Invoke, small_options: Options) -> N
     assert Run("run").config.game == {"name": "tic_tac_toe"}
 
 
+@pytest.mark.slow
 def test_another_algorithm_takes_none_of_the_presets_settings_for_the_usual_one(
     invoke: Invoke, small_options: Options
 ) -> None:
@@ -152,6 +153,7 @@ def test_another_algorithm_takes_none_of_the_presets_settings_for_the_usual_one(
     assert_mentions(unknown.stderr, "'dqm'", "'dqn'")
 
 
+@pytest.mark.slow
 def test_opponents_sit_in_the_other_seats(invoke: Invoke, small_options: Options) -> None:
     result = invoke("train", "tic_tac_toe", "--run", "run", "--opponents", "random,pool", *small_options())
     assert result.exit_code == 0, result.stderr

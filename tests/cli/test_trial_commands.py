@@ -96,6 +96,7 @@ def test_mistakes_are_explained(invoke: Invoke, arguments: list[str], expected: 
 BENCH = ("bench", "tic_tac_toe", "--backend", "threads", "--workers", "1,2", "--seconds", "0.05")
 
 
+@pytest.mark.slow
 def test_bench_shows_every_entrant_and_what_the_stages_allow(invoke: Invoke) -> None:
     result = invoke(*BENCH, "--repeats", "1", "--set", "collect.rollout_steps=4")
     assert result.exit_code == 0

@@ -368,7 +368,7 @@ def test_processes_load_what_the_command_was_allowed_to(
     (tmp_path / "runs").rename(tmp_path / "other" / "runs")
     more = ["train", "--resume", "runs", "--set", "total_steps=1024"]
     assert "own_game:Evil" in start_senju(*more, cwd=tmp_path / "other").communicate(timeout=120)[1]
-    arena = ["arena", "runs/agent_1", "runs/agent_2", "--games", 40, "--workers", 2]
+    arena = ["arena", "runs/agent_1", "runs/agent_2", "--games", 8, "--workers", 2]
     for command in (more, arena):
         finish(start_senju(*command, "--trust", cwd=tmp_path / "other"))
 

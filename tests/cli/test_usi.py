@@ -21,6 +21,7 @@ def shogi_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return make_run(tmp_path_factory.mktemp("runs") / "将棋 run", max_plies=300, declaration="24", history=1)
 
 
+@pytest.mark.slow
 def test_engine_answers_on_standard_output(invoke: Invoke, shogi_run: Run) -> None:
     result = invoke("usi", shogi_run.path, typed="usi\nquit\n")
     lines = result.stdout.splitlines()

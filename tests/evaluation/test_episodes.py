@@ -61,6 +61,7 @@ def test_each_agent_sees_its_own_seat_alone() -> None:
         assert {float(number) for shown in agent.model.shown for number in shown[:, 1]} == {seat}
 
 
+@pytest.mark.slow
 def test_action_values_are_followed_and_policies_are_drawn_from() -> None:
     """Equal logits: the first of the best is the same for both, two draws are seldom alike."""
     greedy = play_episodes(Meeting(), agents_like([0, 0, 0], [0, 0, 0]), 200)

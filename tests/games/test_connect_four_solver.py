@@ -157,6 +157,7 @@ def move_values(solver: Solver, state: np.void) -> NDArray[np.int8]:
     return values
 
 
+@pytest.mark.slow
 def test_values_agree_with_plain_search(solver: Solver) -> None:
     early = random_boards(200, fewest_stones=26, seed=1)
     late = random_boards(30, fewest_stones=31, seed=2)

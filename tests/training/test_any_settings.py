@@ -75,6 +75,7 @@ def changed_presets(draw: st.DrawFn) -> Settings:
     return dict(changed)
 
 
+@pytest.mark.slow
 @given(changed_presets())
 @settings(deadline=None)
 def test_any_change_of_a_preset_is_settings_or_a_config_error(given_settings: Settings) -> None:
@@ -88,6 +89,7 @@ def test_any_change_of_a_preset_is_settings_or_a_config_error(given_settings: Se
             read()
 
 
+@pytest.mark.slow
 @given(changed_presets())
 @settings(deadline=None)
 def test_any_file_is_a_config_that_survives_being_saved_or_a_config_error(

@@ -100,6 +100,7 @@ def changed(model: senju.Model) -> senju.Model:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_many_small_calls_hand_over_one_long_serial_run_byte_for_byte(backend: str) -> None:
     sizes = [1, 7, 39, 40, 41, 80, 200, 5]

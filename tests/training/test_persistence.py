@@ -54,6 +54,7 @@ def test_what_is_saved_is_the_whole_system(train_small: Train) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_workers", [1, 2, 3])
 def test_threads_give_the_bytes_of_the_serial_run(train_small: Train, num_workers: int) -> None:
     expected = train_small("serial", updates=UPDATES, **REPLAYING)
@@ -63,6 +64,7 @@ def test_threads_give_the_bytes_of_the_serial_run(train_small: Train, num_worker
     assert whole_system(run) == whole_system(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stops", [[1, 1, 1], [5, 6], [13]])
 def test_stopping_and_resuming_changes_no_byte(train_small: Train, stops: list[int]) -> None:
     """Also before learning has begun, within the first turns of the replay, and between snapshots."""
@@ -151,6 +153,7 @@ def test_edited_settings_of_replay_or_opponents_are_refused(
         senju.train(resume=run.path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_lag", [1, 3])
 def test_async_runs_keep_their_lag_and_resume(train_small: Train, max_lag: int) -> None:
     collect = REPLAYING["collect"] | {"mode": "async", "max_lag": max_lag}

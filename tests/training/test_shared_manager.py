@@ -86,6 +86,7 @@ def test_stopping_the_workers_raises_in_all_threads_that_collect(backend: str) -
             future.result(GUARD)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_all_methods_may_be_called_from_threads_at_once(backend: str) -> None:
     with make(backend=backend) as manager:
@@ -163,6 +164,7 @@ class Belongings:
         return now.threads <= self.threads and now.processes <= self.processes and now.files <= self.files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_manager_dropped_without_being_stopped_leaves_nothing(backend: str) -> None:
     before = Belongings()
@@ -175,6 +177,7 @@ def test_manager_dropped_without_being_stopped_leaves_nothing(backend: str) -> N
     assert held() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", PARALLEL)
 def test_backend_dropped_without_being_closed_leaves_nothing(backend: str) -> None:
     before = Belongings()
@@ -185,6 +188,7 @@ def test_backend_dropped_without_being_closed_leaves_nothing(backend: str) -> No
     wait_until(before.are_all_again)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", PARALLEL)
 def test_backend_dropped_after_its_failure_leaves_nothing(backend: str) -> None:
     before = Belongings()
@@ -201,6 +205,7 @@ def test_backend_dropped_after_its_failure_leaves_nothing(backend: str) -> None:
     wait_until(before.are_all_again)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", PARALLEL)
 def test_backend_dropped_after_an_error_of_its_game_leaves_nothing(tmp_path: Path, backend: str) -> None:
     """The team keeps the error, and its thread goes on."""

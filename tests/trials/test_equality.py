@@ -49,6 +49,7 @@ def test_threads_equal_serial_on_turn_games_and_where_all_act_at_once(game: str)
     assert verdict.digest == verify(small(game), ONCE_MORE, 3).digest
 
 
+@pytest.mark.slow
 def test_threads_equal_serial_with_replay_and_opponents() -> None:
     verdict = verify(small("tic_tac_toe", **DQN_AGAINST_OTHERS), Candidate("threads", 2), 4)
     assert verdict.is_equal

@@ -7,14 +7,18 @@ import tempfile
 import threading
 from pathlib import Path
 
+import pytest
+
 from senju.trials.leftovers import belongings, temporary_folder
 from senju.workers.shared_memory import map_shared, open_anonymous
 
 
+@pytest.mark.slow
 def test_nothing_new_is_nothing_left(tmp_path: Path) -> None:
     assert belongings(tmp_path).beyond(belongings(tmp_path)) == {}
 
 
+@pytest.mark.slow
 def test_process_is_seen(tmp_path: Path) -> None:
     before = belongings(tmp_path)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
@@ -24,6 +28,7 @@ def test_process_is_seen(tmp_path: Path) -> None:
     assert belongings(tmp_path).beyond(before) == {}
 
 
+@pytest.mark.slow
 def test_descriptor_thread_and_temporary_file_are_seen(tmp_path: Path) -> None:
     before = belongings(tmp_path)
     path = tmp_path / "folder" / "file"
@@ -40,6 +45,7 @@ def test_descriptor_thread_and_temporary_file_are_seen(tmp_path: Path) -> None:
     assert found["threads"][0].startswith("lingering")
 
 
+@pytest.mark.slow
 def test_shared_memory_is_seen_for_as_long_as_it_is_mapped(tmp_path: Path) -> None:
     before = belongings(tmp_path)
     descriptor = open_anonymous(4096)

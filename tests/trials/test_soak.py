@@ -47,6 +47,7 @@ def test_game_that_reads_its_process_is_found_out() -> None:
     assert report.difference.array.startswith("weights ")
 
 
+@pytest.mark.slow
 def test_stop_ends_the_disturbances_and_the_check_follows() -> None:
     stop = StopRequest()
     stop.signal = signal.SIGINT

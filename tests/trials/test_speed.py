@@ -52,6 +52,7 @@ def test_workers_keep_the_settings_of_the_backend_that_the_config_names() -> Non
     assert "worker_timeout" not in entrants(config, "processes", [3])[-1].backend
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_race_measures_every_stage_of_every_entrant_in_every_repeat(mode: str) -> None:
     config = small(collect={"mode": mode}, threads=1)

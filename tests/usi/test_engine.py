@@ -57,6 +57,7 @@ def test_engine_answers_usi_without_loading_anything() -> None:
     assert {line.split()[2] for line in lines[2:-1]} >= {"USI_Ponder", "USI_Hash", "Nodes", "ResignValue"}
 
 
+@pytest.mark.slow
 def test_network_is_loaded_once() -> None:
     loaded: list[Model] = []
 
