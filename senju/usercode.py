@@ -15,13 +15,21 @@ logger = logging.getLogger(__name__)
 _REPORT_BYTES = 4096
 
 
-class _Call(threading.local):
-    """The process in which this thread called the user's code; None outside of such a call."""
+class _Forks(threading.local):
+    """The number of forks that led to this process, now and when this thread called the user's code."""
 
-    process: int | None = None
+    num = 0
+    num_at_call: int | None = None
 
 
-_call = _Call()
+_forks = _Forks()
+
+
+def _count_fork() -> None:
+    _forks.num += 1  # thread-local: the thread that forked is the only one in the child
+
+
+os.register_at_fork(after_in_child=_count_fork)
 
 
 def passes_on(error: BaseException) -> bool:
@@ -39,7 +47,7 @@ def passes_on(error: BaseException) -> bool:
 
 
 def _is_forked_child() -> bool:
-    return _call.process not in (None, os.getpid())
+    return _forks.num_at_call is not None and _forks.num != _forks.num_at_call
 
 
 def refuse_forked_child() -> None:
@@ -54,18 +62,17 @@ def ending_forked_child(report: Callable[[WorkerError], object]) -> Iterator[Non
 
     The child calls `report` first, unless the code left by `sys.exit()`: then it ended on purpose.
     """
-    before, _call.process = _call.process, os.getpid()
+    pid, before, _forks.num_at_call = os.getpid(), _forks.num_at_call, _forks.num
     try:
         yield
     except BaseException as error:
-        if _is_forked_child():
+        if os.getpid() != pid:
             _end_child(error, report)
         raise
-    else:
-        if _is_forked_child():
-            _end_child(None, report)
     finally:
-        _call.process = before
+        _forks.num_at_call = before
+    if os.getpid() != pid:
+        _end_child(None, report)
 
 
 def _end_child(error: BaseException | None, report: Callable[[WorkerError], object]) -> None:

@@ -168,7 +168,8 @@ class LearnerGroup:
 
     def _describe(self, trained: Sequence[Trained]) -> dict[str, float]:
         """The metrics' means over all agents and, of several agents, each agent's own."""
-        self._trained += trained
+        if self.has_agents:  # of a single learner nothing takes them
+            self._trained += trained
         self._longest = max([self._longest, *(each.ended - each.began for each in trained)])
         own: dict[str, float] = {}
         values: dict[str, list[float]] = {}

@@ -10,7 +10,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from senju.cli.console import out, say, settings_from
-from senju.cli.options import BackendOption, ConfigOption, GameArgument, JsonOption, SetOption, TrustOption
+from senju.cli.options import (
+    BackendOption,
+    ConfigOption,
+    GameArgument,
+    JsonOption,
+    SettingsOption,
+    TrustOption,
+)
 from senju.cli.quantities import share_text, size_text
 from senju.cli.tables import plain_table
 from senju.cli.trials import game_or_default, heading, numbers, print_record, trial_progress
@@ -32,7 +39,7 @@ def bench(
     seconds: Annotated[float, typer.Option(help="Time for each figure of each repeat.", min=0.05)] = 1.0,
     repeats: Annotated[int, typer.Option(help="How often all take their turn.", min=1)] = 3,
     config: ConfigOption = None,
-    assignments: SetOption = None,
+    assignments: SettingsOption = None,
     trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:

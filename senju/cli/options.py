@@ -16,7 +16,7 @@ TrustOption = Annotated[
 SeedOption = Annotated[int, typer.Option(help="Of openings and of players that draw.", min=0, max=MAX_SEED)]
 SeedSetting = Annotated[int | None, typer.Option(help="Short for --set seed=N.")]
 ConfigOption = Annotated[Path | None, typer.Option(help="Settings in a YAML file.", exists=False)]
-SetOption = Annotated[
+SettingsOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PART.KEY=VALUE", help="Change one setting; may be given often."),
 ]

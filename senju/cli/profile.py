@@ -9,7 +9,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from senju.cli.console import out, say, settings_from
-from senju.cli.options import BackendOption, ConfigOption, GameArgument, JsonOption, SetOption, TrustOption
+from senju.cli.options import (
+    BackendOption,
+    ConfigOption,
+    GameArgument,
+    JsonOption,
+    SettingsOption,
+    TrustOption,
+)
 from senju.cli.quantities import share_text
 from senju.cli.tables import new_table
 from senju.cli.trials import game_or_default, heading, print_record, trial_progress
@@ -33,7 +40,7 @@ def profile(
         Path | None, typer.Option("--out", help="Folder for the timelines; profiles/GAME by default.")
     ] = None,
     config: ConfigOption = None,
-    assignments: SetOption = None,
+    assignments: SettingsOption = None,
     trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:

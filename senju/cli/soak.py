@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.progress import Progress
 
 from senju.cli.console import err, out, say, settings_from
-from senju.cli.options import MAX_SEED, ConfigOption, GameArgument, JsonOption, SetOption, TrustOption
+from senju.cli.options import MAX_SEED, ConfigOption, GameArgument, JsonOption, SettingsOption, TrustOption
 from senju.cli.quantities import count_text, duration_text, size_text
 from senju.cli.tables import facts_table
 from senju.cli.trials import game_or_default, print_record, quiet_about_lost_workers, trial_progress
@@ -29,7 +29,7 @@ def soak(
     seed: Annotated[int, typer.Option(help="Of the run and of the disturbances.", min=0, max=MAX_SEED)] = 0,
     workers: Annotated[int, typer.Option(help="Workers at first; resizing goes one further.", min=1)] = 2,
     config: ConfigOption = None,
-    assignments: SetOption = None,
+    assignments: SettingsOption = None,
     trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -10,7 +10,7 @@ from senju.cli.agents import episodes_table
 from senju.cli.console import command_text, out, print_json, say, settings_from
 from senju.cli.display import TrainingDisplay
 from senju.cli.multi_run import train_together
-from senju.cli.options import ConfigOption, GameArgument, JsonOption, SeedSetting, SetOption, TrustOption
+from senju.cli.options import ConfigOption, GameArgument, JsonOption, SeedSetting, SettingsOption, TrustOption
 from senju.cli.tables import show_matches
 from senju.config import merged
 from senju.errors import ConfigError
@@ -37,7 +37,7 @@ def train(
         str | None, typer.Option(help=f"Another preset of the game than its usual one: {known_presets()}.")
     ] = None,
     config: ConfigOption = None,
-    assignments: SetOption = None,
+    assignments: SettingsOption = None,
     steps: Annotated[int | None, typer.Option(help="Short for --set total_steps=N.")] = None,
     seed: SeedSetting = None,
     algorithm: Annotated[

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from senju.cli.console import out, say, settings_from
-from senju.cli.options import ConfigOption, GameArgument, JsonOption, SeedSetting, SetOption, TrustOption
+from senju.cli.options import ConfigOption, GameArgument, JsonOption, SeedSetting, SettingsOption, TrustOption
 from senju.cli.quantities import count_text
 from senju.cli.tables import plain_table
 from senju.cli.trials import heading, names, numbers, print_record, quiet_about_lost_workers, trial_progress
@@ -29,7 +29,7 @@ def verify(
         bool, typer.Option("--kill", help="Kill -9 a random worker process in each update.")
     ] = False,
     config: ConfigOption = None,
-    assignments: SetOption = None,
+    assignments: SettingsOption = None,
     seed: SeedSetting = None,
     trust: TrustOption = False,
     as_json: JsonOption = False,

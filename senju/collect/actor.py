@@ -31,8 +31,10 @@ class Actor:
 
     def evaluate(self, observation: NDArray[Any]) -> NetworkOutput:
         """The outputs for a batch of observations: as many as there is room for, or fewer."""
-        given = torch.from_numpy(observation).view(-1, *self._input.shape[1:])
-        batch = self._input[: len(given)].copy_(given)
+        batch = self._input
+        if observation.size != batch.numel():
+            batch = batch[: len(observation)]
+        batch.copy_(torch.from_numpy(observation).view(batch.shape))
         logits, values = self.model(batch)
         return logits.numpy(), values.numpy()
 

@@ -31,6 +31,28 @@ class Policy(NamedTuple):
 
 
 @compiled
+def _keep_own(
+    seats: NDArray[np.int8],  # [row, acting], in: all that act; out: -1 where the policy does not
+    seated: NDArray[np.int32],  # [row, seat]
+    is_resting: NDArray[np.bool_],  # [row]
+    positions: NDArray[np.int64],
+) -> int:
+    """List the places (row * acting + place) in which the current policy decides."""
+    count, num_places = 0, seats.shape[1]
+    for row in range(seats.shape[0]):
+        for place in range(num_places):
+            seat = seats[row, place]
+            if seat < 0:
+                continue
+            if is_resting[row] or seated[row, seat] != CURRENT:
+                seats[row, place] = -1
+                continue
+            positions[count] = row * num_places + place
+            count += 1
+    return count
+
+
+@compiled
 def _take_seat(
     observation: NDArray[np.uint8],  # [row, acting, bytes]
     legal: NDArray[np.uint64],  # [row, acting, words]
@@ -75,6 +97,29 @@ def _give_actions(
                 actions[row, place] = chosen[row]
 
 
+@compiled
+def _spread_values(
+    values: NDArray[np.float32],  # [row * acting]
+    seats: NDArray[np.int8],  # [row, acting]
+    chosen: NDArray[np.bool_],  # [row]
+    is_zero_sum: bool,
+    bootstrap: NDArray[np.float32],  # [row, seat]
+) -> None:
+    """Give each seat the value of the position: its own, or in a zero-sum game minus the other's."""
+    num_places = seats.shape[1]
+    for row in range(seats.shape[0]):
+        if not chosen[row]:
+            continue
+        bootstrap[row] = math.nan
+        for place in range(num_places):
+            seat, value = seats[row, place], values[row * num_places + place]
+            if seat < 0:
+                continue
+            if is_zero_sum and num_places == 1:
+                bootstrap[row, 1 - seat] = -value
+            bootstrap[row, seat] = value
+
+
 class PolicyInPlay:
     """One policy's part in the rollouts of a worker. `seat` is None if it decides for all seats."""
 
@@ -115,10 +160,7 @@ class PolicyInPlay:
     ) -> None:
         """Take what the policy sees in this step, and find the positions in which it decides."""
         if self.seat is None:  # `seen` is the slot
-            who = seated[np.arange(len(seated))[:, None], seen.seats]  # anyone where no seat acts
-            is_own = (seen.seats >= 0) & (who == CURRENT) & ~is_resting[:, None]
-            seen.seats[~is_own] = -1
-            self.positions = np.flatnonzero(is_own)
+            self.positions = self._room[: _keep_own(seen.seats, seated, is_resting, self._room)]
         else:
             self.positions = self._take_seat(seen, seated, is_resting, self.slot.observations_at(time))
 
@@ -153,23 +195,21 @@ class PolicyInPlay:
             out[:] = values.reshape(out.shape)
             sample_actions(logits, *who, slot.actions[time], slot.log_probs[time])
 
-    def give_actions(self, seen: Observations, actions: NDArray[np.int32], time: int) -> None:
+    def give_actions(self, seen: Observations, actions: NDArray[np.int32], time: int, seat: int) -> None:
         """Write one seat's decisions to the actions of the step."""
-        if self.seat is not None:
-            own = self.slot.seats[time, :, 0]
-            _give_actions(self.slot.actions[time, :, 0], own, seen.seats, self.seat, actions)
+        own = self.slot.seats[time, :, 0]
+        _give_actions(self.slot.actions[time, :, 0], own, seen.seats, seat, actions)
 
     def movers(self, time: int) -> NDArray[np.int8]:
         """[row, acting]: the seats that the policy decided for in this step; -1 where it did not."""
         own = self.slot.seats[time]
         return own if self.seat is None else np.where(own < 0, own, np.int8(self.seat))
 
-    def keep_outcomes(self, outcomes: Outcomes, time: int) -> None:
-        """Keep what the step led to for the policy's seat."""
-        if self.seat is not None:
-            slot = self.slot
-            slot.rewards[time, :, 0] = outcomes.rewards[:, self.seat]
-            slot.terminated[time], slot.truncated[time] = outcomes.terminated, outcomes.truncated
+    def keep_outcomes(self, outcomes: Outcomes, time: int, seat: int) -> None:
+        """Keep what the step led to for one seat."""
+        slot = self.slot
+        slot.rewards[time, :, 0] = outcomes.rewards[:, seat]
+        slot.terminated[time], slot.truncated[time] = outcomes.terminated, outcomes.truncated
 
     def look(self, after: Observations) -> Observations:
         """What the policy sees of the positions after a step."""
@@ -180,13 +220,7 @@ class PolicyInPlay:
 
     def keep_values(self, seen: Observations, values: Any, chosen: NDArray[np.bool_], time: int) -> None:
         """Keep what the chosen rows' positions after a step are worth, before any of them starts anew."""
-        bootstrap, has_reply = self.slot.bootstrap[time], self.view.is_zero_sum and seen.seats.shape[1] == 1
-        bootstrap[chosen] = math.nan
-        for seats, worth in zip(seen.seats.T, values.reshape(seen.seats.shape).T, strict=True):
-            rows = np.flatnonzero(chosen & (seats >= 0))
-            if has_reply:  # the other seat loses what this one wins
-                bootstrap[rows, 1 - seats[rows]] = -worth[rows]
-            bootstrap[rows, seats[rows]] = worth[rows]
+        _spread_values(values, seen.seats, chosen, self.view.is_zero_sum, self.slot.bootstrap[time])
 
     def keep_truncated(self, seen: Observations, known: NDArray[np.bool_], time: int) -> None:
         """Keep the positions in which games were truncated, as many as there is room for."""
@@ -237,11 +271,14 @@ class PolicyGroup:
 
     def evaluate_step(self, time: int, is_partial: bool) -> list[NetworkOutput]:
         """Evaluate what the policies see in a step; where others decide too, only their own positions."""
-        seen = [policy.slot.observation[time] for policy in self.policies]
-        if not is_partial:
-            return self.evaluate(seen)
-        assert self._actor is not None, "grouped() leaves these policies alone"
-        return [self._actor.evaluate_some(seen[0], self.policies[0].positions)]
+        if self._actor is None:  # `grouped` leaves policies alone where others decide too
+            return self._stack.evaluate([policy.slot.observation[time] for policy in self.policies])
+        (policy,) = self.policies
+        seen = policy.slot.observation[time]
+        found = (
+            self._actor.evaluate_some(seen, policy.positions) if is_partial else self._actor.evaluate(seen)
+        )
+        return [found]
 
 
 def grouped(policies: Sequence[PolicyInPlay], num_rows: int, is_partial: bool) -> list[PolicyGroup]:

@@ -101,7 +101,8 @@ class RolloutPlayer:
                 clock.lap("evaluate")
                 for policy, evaluation in zip(group.policies, evaluations, strict=True):
                     policy.choose(evaluation, rows, time)
-                    policy.give_actions(seen, actions, time)
+                    if policy.seat is not None:
+                        policy.give_actions(seen, actions, time, policy.seat)
                 clock.lap("choose")
             broken = None
             if others is not None:
@@ -167,7 +168,8 @@ class RolloutPlayer:
             outcomes.rewards[broken] = 0.0
             outcomes.terminated[broken], outcomes.truncated[broken] = False, True
         for policy in self._policies:
-            policy.keep_outcomes(outcomes, time)
+            if policy.seat is not None:
+                policy.keep_outcomes(outcomes, time, policy.seat)
 
     def _step_running(
         self, rows: Rows, legal: NDArray[np.uint64], actions: NDArray[np.int32], outcomes: Outcomes
@@ -183,11 +185,13 @@ class RolloutPlayer:
 
     def _advance(self, rows: Rows, outcomes: Outcomes) -> None:
         """Start new games; with whole games, a row whose game is over rests until the next rollout."""
+        if not self.whole_games:
+            rows.advance(outcomes)
+            return
         clock = rows.clock[self._is_resting]
         ended = rows.advance(outcomes)
-        if self.whole_games:
-            rows.clock[self._is_resting] = clock
-            self._is_resting[ended] = True
+        rows.clock[self._is_resting] = clock
+        self._is_resting[ended] = True
 
     def _keep_truncated(
         self, rows: Rows, truncated: NDArray[np.bool_], broken: NDArray[np.int64] | None, time: int

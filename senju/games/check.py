@@ -159,9 +159,13 @@ def _padding(dtype: np.dtype[Any]) -> int:
 def _new_arrays(checker: _Checker) -> None:
     game, rows = checker.game, checker.num_rows
     names = ("states", *Observations._fields, *Outcomes._fields)
-    made = (game.new_states(rows), *game.new_observations(rows), *game.new_outcomes(rows))
+    made: list[NDArray[Any]] = [game.new_states(rows), *game.new_observations(rows), *game.new_outcomes(rows)]
     # as the class Game makes them, where the game makes its own
-    right = (Game.new_states(game, rows), *Game.new_observations(game, rows), *Game.new_outcomes(game, rows))
+    right: tuple[NDArray[Any], ...] = (
+        Game.new_states(game, rows),
+        *Game.new_observations(game, rows),
+        *Game.new_outcomes(game, rows),
+    )
     for name, array, expected in zip(names, made, right, strict=True):
         checker.expect(
             array.shape == expected.shape and array.dtype == expected.dtype,

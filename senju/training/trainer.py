@@ -203,7 +203,7 @@ class Trainer:
     def _note_agents(self) -> bool:
         """Record which agents were trained since the last call; return whether any was."""
         learner = self.learner
-        trained = learner.take_trained() if learner.has_agents else []
+        trained = learner.take_trained()
         for each in trained:
             track = learner.settings[each.seat].name
             self._monitor.timeline.add(track, "train", each.began, each.ended, update=self.update)

@@ -107,7 +107,9 @@ class Dispatcher:
             message = f"{cause.rstrip()}\nAnother worker replaces it."
             self._journal.add_event(f"{self._role.worker_name}_{kind}", message, worker.index)
         else:
-            self._retry(worker, task, cause, kind, not (ending.was_killed and self._is_excused(task)))
+            self._retry(
+                worker, task, cause, kind, not (ending.was_killed and self._may_be_killed_from_outside(task))
+            )
 
     def on_hung_thread(self, worker: Worker, ending: WorkerEnding) -> None:
         """A worker that cannot be killed gave no sign of life: the team cannot go on."""
@@ -116,7 +118,7 @@ class Dispatcher:
         worker.must_leave = True
         self._roster.on_change()
 
-    def _is_excused(self, task: Any) -> bool:
+    def _may_be_killed_from_outside(self, task: Any) -> bool:
         """Whether another program may have killed the worker; many kills during one task are its fault."""
         what = self._role.describe(task)
         self._kills[what] += 1
