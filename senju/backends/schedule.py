@@ -5,17 +5,19 @@ A shard's rollouts are numbered by turns. The caller takes them turn by turn; a 
 of 1 it waits for the caller: that is the `sync` mode.
 
 At the end of a turn some workers would have nothing to do while others play the last rollouts. So the last
-rollouts are handed out in parts, which any worker can continue, those furthest behind first.
+rollouts are handed out in parts, which any worker can continue, those furthest behind first. Where each
+unfinished rollout has a worker of its own, parts would gain nothing.
 """
 
 import heapq
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from senju.collect.seating import Failure
 from senju.workers.role import TaskQueue
 
-_SHORTEST_PART = 0.002  # seconds; a message takes about a tenth of that
+_SHORTEST_TASK = 0.008  # seconds of a task that is a part of a rollout; its message takes about 0.0002
 
 
 class RolloutTask(NamedTuple):
@@ -86,13 +88,20 @@ class TurnSchedule(TaskQueue):
             heapq.heappop(self._idle)
         if not self._idle or self._idle[0][0] >= self._end:
             return None
-        is_near_end = self._num_waiting <= 2 * len(workers) and self._part_seconds >= _SHORTEST_PART
         turn, part, shard = heapq.heappop(self._idle)
+        is_near_end = self._num_waiting <= len(workers) < self._missing
+        end = part + self._parts_per_task() if is_near_end else self.num_parts
         self._num_waiting -= 1
         self._number += 1
-        task = RolloutTask(self._number, shard, turn, part, part + 1 if is_near_end else self.num_parts)
+        task = RolloutTask(self._number, shard, turn, part, min(end, self.num_parts))
         self._lines[shard].task = task
         return task
+
+    def _parts_per_task(self) -> int:
+        """So many parts that a message costs little beside them; all where that is not known yet."""
+        if not self._part_seconds:
+            return self.num_parts
+        return min(self.num_parts, math.ceil(_SHORTEST_TASK / self._part_seconds))
 
     def count_waiting(self) -> int:
         return self._num_waiting

@@ -10,5 +10,5 @@ from senju.backends import schedule
 @pytest.fixture(autouse=True, scope="module")
 def parts_of_any_length() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schedule, "_SHORTEST_PART", 0.0)
+        patch.setattr(schedule, "_SHORTEST_TASK", 1e-9)
         yield

@@ -1,5 +1,6 @@
 """The schedule: whatever happens in whatever order, every rollout is handed over once, and in order."""
 
+import heapq
 from typing import Any
 
 import pytest
@@ -13,11 +14,6 @@ from senju.backends.schedule import Finished, RolloutTask, TurnSchedule
 
 def finished(task: RolloutTask, version: int = 0, seconds: float = 0.0) -> Finished:
     return Finished(task.shard, task.turn, version, seconds=seconds)
-
-
-@pytest.fixture
-def long_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule_module, "_SHORTEST_PART", 0.002)
 
 
 class AnySchedule(RuleBasedStateMachine):
@@ -58,7 +54,7 @@ class AnySchedule(RuleBasedStateMachine):
         )
         assert task.part == self.progress(task.shard)[1]
         assert task.end in (self.num_parts, task.part + 1)
-        if not num_workers:
+        if not len(waiting) <= num_workers < len(waiting) + len(self.playing):
             assert task.end == self.num_parts, "parts are for workers that would be idle"
         assert task.number not in self.numbers
         assert (task.shard, task.turn % self.depth) not in self.places(), "the slot is in use"
@@ -240,38 +236,45 @@ def test_turn_that_is_taken_in_parts_holds_all_back() -> None:
     assert [task.shard for task in played(schedule)] == [0, 1]
 
 
-def test_last_rollouts_of_a_turn_are_played_in_parts_by_workers_that_would_be_idle(
-    long_parts: None,
-) -> None:
-    """Four shards and three workers: 1.5 times a rollout's duration instead of twice."""
-    schedule = TurnSchedule(4, depth=1, num_parts=4)
-    workers, rounds = range(3), list[int]()
-    for _ in range(2):  # how long a rollout takes is known after the first turn
+def turn_seconds(num_shards: int, num_workers: int, part_seconds: float = 1.0) -> tuple[float, int]:
+    """How long workers of one speed play a turn in four parts, and with how many tasks."""
+    schedule, workers = TurnSchedule(num_shards, depth=1, num_parts=4), range(num_workers)
+    for _ in range(2):  # how long a part takes is known after the first turn
         schedule.release()
-        rounds.append(0)
+        now, num_tasks, free = 0.0, 0, list(workers)
+        running: list[tuple[float, int, RolloutTask]] = []
         while not schedule.is_due():
-            running = [task for worker in workers if (task := schedule.begin(worker, workers)) is not None]
-            rounds[-1] += max(task.end - task.part for task in running)
-            for task in running:
-                assert schedule.finish(task, finished(task, seconds=float(task.end - task.part)))
-        assert [each.shard for each in schedule.take()] == [0, 1, 2, 3]
-    assert rounds == [8, 6]
+            while free and (task := schedule.begin(free[0], workers)) is not None:
+                ends = now + part_seconds * (task.end - task.part)
+                heapq.heappush(running, (ends, free.pop(0), task))
+                num_tasks += 1
+            now, worker, task = heapq.heappop(running)
+            free.append(worker)
+            schedule.finish(task, finished(task, seconds=part_seconds * (task.end - task.part)))
+        assert [each.shard for each in schedule.take()] == list(range(num_shards))
+    return now, num_tasks
 
 
-def test_rollouts_are_played_whole_while_there_are_plenty_or_if_they_are_short(
-    long_parts: None,
-) -> None:
-    for num_shards, seconds in ((9, 1.0), (2, 0.004)):
-        schedule = TurnSchedule(num_shards, depth=1, num_parts=4)
-        for _ in range(2):
-            schedule.release()
-            task = schedule.begin(0, range(2))
-            assert task is not None
-            assert (task.part, task.end) == (0, 4)
-            schedule.finish(task, finished(task, seconds=seconds))
-            while task := schedule.begin():
-                schedule.finish(task, finished(task, seconds=seconds))
-            schedule.take()
+def test_last_rollouts_of_a_turn_are_played_in_parts_by_workers_that_would_be_idle() -> None:
+    """Four shards and three workers take 1.5 times a rollout's duration instead of twice."""
+    assert turn_seconds(4, 3)[0] == 6
+    for num_workers in range(1, 9):
+        for num_shards in range(1, 33):
+            at_least = max(4.0, 4 * num_shards / num_workers)
+            assert at_least <= turn_seconds(num_shards, num_workers)[0] < at_least + 1
+
+
+def test_rollouts_are_played_whole_where_parts_would_gain_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One worker, a worker for each shard, or rollouts so short that messages would cost too much."""
+    monkeypatch.setattr(schedule_module, "_SHORTEST_TASK", 0.008)
+    for num_shards, num_workers, part_seconds in ((5, 1, 1.0), (3, 3, 1.0), (2, 4, 1.0), (5, 2, 0.001)):
+        assert turn_seconds(num_shards, num_workers, part_seconds)[1] == num_shards
+
+
+def test_parts_are_as_long_as_their_message_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule_module, "_SHORTEST_TASK", 0.008)
+    in_quarters, in_halves = turn_seconds(3, 2, 0.009)[1], turn_seconds(3, 2, 0.005)[1]
+    assert (in_quarters, in_halves) == (7, 5)
 
 
 def test_shard_that_is_set_aside_is_waited_for_no_more() -> None:
