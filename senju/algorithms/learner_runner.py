@@ -32,7 +32,7 @@ class LearnerSettings:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The agent's name in messages and tables."""
         return f"agent {self.seat}"
 
 

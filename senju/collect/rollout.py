@@ -196,7 +196,7 @@ class RolloutPlayer:
     def _keep_truncated(
         self, rows: Rows, truncated: NDArray[np.bool_], broken: NDArray[np.int64] | None, time: int
     ) -> None:
-        """Value and keep the positions in which games were truncated, before any of them starts anew."""
+        """Value and keep the positions in which games were truncated, before new games start."""
         self._value_positions(rows, truncated, time)
         known = truncated.copy()
         if broken is not None:

@@ -2,7 +2,7 @@
 
 The result of an episode follows from (seed, copy, epoch) and what the agents act by: their learners publish
 the networks and numbers of the models, without memory and optimizer. Numbers that acting itself changes, such
-as a count of steps or an epsilon that falls with each action, go the other way.
+as a count of steps or an epsilon that falls with each action, are sent back to the learners.
 """
 
 import traceback
@@ -234,7 +234,7 @@ def _replace(agent: Any, name: str, method: Callable[..., Any], who: str) -> Non
 
 
 def _is_within(action: Any, count: int) -> bool:
-    """Whether an action is one of so many; what is no single number is the agent's own affair."""
+    """Whether an action is one of so many; actions that are not single numbers are not checked."""
     if type(action) is int:
         return 0 <= action < count
     if hasattr(action, "numel") or isinstance(action, np.ndarray):

@@ -1,7 +1,7 @@
 """Saving the ring of rollouts while training goes on: each turn once, as a blob, by a thread of its own.
 
-A checkpoint names the blobs of all turns that the ring keeps. Most were written long before: it waits only
-for the last, however large the ring is.
+A checkpoint names the blobs of all turns that the ring keeps. Most were written long before, so saving waits
+only for the last ones, however large the ring is.
 """
 
 import logging

@@ -161,7 +161,7 @@ class Run(RunFolder):
         return {part: settings[part] for part in parts}
 
     def _completed(self, part: str, saved: Mapping[str, Any]) -> Any:
-        """A part's saved settings, with defaults for those that the senju that saved them did not have."""
+        """A part's saved settings, with defaults for settings that are newer than the checkpoint."""
         settings = self.config.model_dump(mode="json")
         del settings[part]
         try:

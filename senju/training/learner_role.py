@@ -35,7 +35,7 @@ class Training(NamedTuple):
 
 
 class SharedAgents(NamedTuple):
-    """The agents, as each process that trains them has them."""
+    """The agents and their memory, as each learner process sees them."""
 
     seats: Sequence[LearnerSettings]
     view: SeatView
@@ -136,7 +136,7 @@ class LearnerHandler(Handler):
         number, (seat, turns, shards, *others) = task.values
         training = TrainingTask(seat, tuple(turns), tuple(map(tuple, shards)), *others)
         shared = self._agents.memory.states[seat]
-        learner = self._learners.pop(seat, None)  # if this raises, it does not come back
+        learner = self._learners.pop(seat, None)  # if training raises, it stays removed
         if learner is None or self._stamps[seat] != shared.stamp:
             learner = self._restore(seat)
         if shared.version == number:

@@ -170,7 +170,7 @@ class ParallelManager:
         return sum(map(len, self._waiting))
 
     def _hand_over(self, limit: int | None) -> Experiences:
-        """The first experiences that wait; those beyond the limit wait on."""
+        """The first waiting experiences, up to the limit; the others keep waiting."""
         if not self._waiting:
             return no_experiences(self.game)
         batch = self._waiting[0] if len(self._waiting) == 1 else Experiences.merge(self._waiting)

@@ -27,7 +27,7 @@ class WorkerOutput:
         self._tail = ""
 
     def read(self) -> str:
-        """Read and log what has been printed; once, because other workers must be heard too."""
+        """Read once and log what has been printed: other workers' output must be read too."""
         try:
             data = os.read(self.descriptor, _PIPE_BYTES)
         except BlockingIOError:
@@ -67,7 +67,7 @@ class WorkerStats:
 
 @dataclass(eq=False)
 class Worker:
-    """A running worker. Its replacement is another `Worker` with the same index and stats."""
+    """A running worker. Its replacement is a new `Worker` with the same index and stats."""
 
     index: int
     name: str  # in messages
