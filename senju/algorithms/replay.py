@@ -27,7 +27,7 @@ _NEXT_ROUND = 256  # from the stream of a draw to that of the one which replaces
 
 
 @compiled
-def _draw_alike(
+def _draw_uniformly(
     ends: NDArray[np.int64],  # [segment], how many decisions are ready in all segments up to it
     ready: NDArray[np.int32],  # [segment, frames of it]
     seed: np.uint64,
@@ -200,7 +200,7 @@ class Replay:
         if not num_ready:
             raise ConfigError("nothing to learn from yet: no decision in the replay has an outcome")
         if self._tree is None:
-            _draw_alike(self._ends, self._links.ready, self._seed, step, UNIFORM_STREAM + further, frames)
+            _draw_uniformly(self._ends, self._links.ready, self._seed, step, UNIFORM_STREAM + further, frames)
             return np.ones(len(frames))
         self._tree.draw(self._seed, step, PRIORITY_STREAM + further, frames)
         return self._tree.weights(frames) * (num_ready / self._tree.total)
