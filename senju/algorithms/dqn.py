@@ -218,7 +218,7 @@ class DQN(GradientLearner[Sample, Transitions]):
         return min(max(wanted, smallest), largest)
 
     def _steps_due(self, collected: int, batch_size: int) -> int:
-        """Gradient steps after so many collected decisions; a fraction is carried over to the next update.
+        """Gradient steps for the collected decisions; a fraction is carried over to the next update.
 
         Decisions that were collected before learning starts lead to no steps.
         """

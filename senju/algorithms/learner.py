@@ -74,7 +74,7 @@ class Learner(ABC):
 
     version: int  # how many updates went into the weights
     attention: float = 1.0  # how much more than usual the next update learns from its rollouts
-    is_following: bool = False  # whether rollouts may be written over while they are learned from
+    is_following: bool = False  # whether rollouts may be overwritten while they are learned from
 
     @abstractmethod
     def __init__(self, model: Model, config: Part, setup: LearnerSetup) -> None: ...

@@ -92,7 +92,7 @@ class StackedAdam:
         self._steps = torch.zeros(len(optimizers), len(self._names), device=networks.weights.device)
         self._rows = [nn.Parameter(row) for row in networks.weights]
         self._adam = torch.optim.Adam(self._rows, fused=True)
-        (group,) = optimizers[0].param_groups  # all have its settings, but for the learning rate
+        (group,) = optimizers[0].param_groups  # all have its settings, except for the learning rate
         self._settings = {name: value for name, value in group.items() if name not in ("params", "lr")}
         for row, parameter in enumerate(self._rows):
             moments = {kind: matrix[row] for kind, matrix in self._moments.items()}

@@ -5,7 +5,7 @@ what one decision saw and what an earlier one led to. What is kept here is what 
 (see `linking`) and, where decisions are drawn by priority, the last error of each.
 
 Two kinds of writers are served. A backend's workers never write to a place whose rollout is still kept:
-`add` and `sample` depend on what was added alone, and raise if a place was written over all the same.
+`add` and `sample` depend on what was added alone, and raise an error if a place was overwritten nevertheless.
 Writers that do not wait are followed by `follow` and read by `sample(..., redraw=True)`.
 """
 
@@ -43,7 +43,7 @@ def _draw_uniformly(
     for each in range(chosen.shape[0]):
         word = random_word(seed, step & 0xFFFFFFFF, step >> 32, each, stream)
         numbers[each], chosen[each] = below(word, np.uint64(ends[-1])), 0
-    left = ends.shape[0]  # the segment is among so many from the chosen one on
+    left = ends.shape[0]  # the number of segments, from the chosen one on, that it may be in
     while left > 1:
         half = left // 2
         for each in range(chosen.shape[0]):
@@ -108,7 +108,7 @@ class Replay:
                 number = self._reader.sequence_numbers[self._linker.segment(rollout.shard, rollout.turn)]
                 raise WorkerError(
                     f"shard {rollout.shard}, turn {rollout.turn}: expected the sequence number "
-                    f"{rollout.turn + 1} and found {number}: it was written over before it was learned from. "
+                    f"{rollout.turn + 1} and found {number}: it was overwritten before it was learned from. "
                     "A ring whose writers do not wait is read with follow()"
                 )
         self._count()
@@ -116,7 +116,7 @@ class Replay:
     def follow(self) -> int:
         """Take in what writers that do not wait have completed since; return how many rollouts.
 
-        What they have written over is gone. Where this is called too seldom, rollouts are missed.
+        What they have overwritten is gone. Where this is called too seldom, rollouts are missed.
         """
         shape, num_taken = self.ring.shape, 0
         self._drop(np.flatnonzero(self._reader.sequence_numbers != self._links.turns + 1))
@@ -132,7 +132,7 @@ class Replay:
         return num_taken
 
     def rebuild(self, last_turn: int) -> None:
-        """Take in what lies in the ring up to a turn, as if it had been added turn by turn."""
+        """Take in the content of the ring up to a turn, as if it had been added turn by turn."""
         self._drop(np.arange(len(self._ends)))
         self._linker.forget()
         for shard in range(self.ring.shape.num_shards):
@@ -142,7 +142,7 @@ class Replay:
         self._count()
 
     def _take(self, shard: int, turn: int) -> bool:
-        """Link a rollout; False where it does not lie there, or is being written over."""
+        """Link a rollout; False if it is not there, or is being overwritten."""
         steps = self._reader.steps(shard, turn)
         if steps is None:
             return False
@@ -173,8 +173,8 @@ class Replay:
         """Draw decisions; what is drawn depends on the content, the seed and the step alone.
 
         `correction` is the exponent of the importance weights (beta): 0 leaves the bias of priorities,
-        1 removes it. With `redraw`, others are drawn for decisions that were written over meanwhile, from
-        what lies there by then; without it they raise: a backend's workers never write over what is kept.
+        1 removes it. With `redraw`, others are drawn for decisions that were overwritten meanwhile, from
+        the new content; without it they raise: a backend's workers never overwrite what is kept.
         """
         frames, weights = np.empty(count, np.int64), np.ones(count, np.float32)
         chances = self._draw(step, 0, frames)
@@ -209,7 +209,7 @@ class Replay:
         segment = int(frames[0]) // self._linker.segment_size
         shard, place = divmod(segment, self.ring.shape.depth)
         raise WorkerError(
-            f"{len(frames)} decisions were written over while they were read, one of them in place {place} "
+            f"{len(frames)} decisions were overwritten while they were read, one of them in place {place} "
             f"of shard {shard}, where turn {self._links.turns[segment]} is kept and the sequence number is "
             f"{self._reader.sequence_numbers[segment]}. "
             "A ring whose writers do not wait is read with redraw=True"

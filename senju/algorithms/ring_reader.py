@@ -166,12 +166,12 @@ class RingReader:
         return self._positions.sequence_numbers
 
     def steps(self, shard: int, turn: int) -> Steps | None:
-        """What linking needs of a rollout; None where it does not lie there, or not any more."""
+        """What linking needs of a rollout; None if the ring does not have it, or no longer has it."""
         copied = self._copied(shard, turn, Steps._fields)
         return Steps(*copied) if copied is not None else None
 
     def slot(self, shard: int, turn: int) -> Slot | None:
-        """All of a rollout; None where it does not lie there, or not any more."""
+        """A whole rollout; None if the ring does not have it, or no longer has it."""
         copied = self._copied(shard, turn, Slot._fields)
         # transient columns are overwritten before the rollout's sequence number changes
         is_passed = self.ring.begun_turns[shard].max() >= turn + self.ring.columns.log_probs.shape[1]

@@ -125,7 +125,7 @@ class StackedLearners(SequentialLearners):
     """Agents with the same settings of model and algorithm take their gradient steps together.
 
     Nothing is shared: every agent keeps its own replay, moments, counters and schedule. The steps are the
-    same as one after another but for rounding: sums are taken in another order. Stacks compute with as
+    same as one after another, except for rounding: sums are taken in another order. Stacks compute with as
     many threads as torch has been given; agents alone in their kind compute as in `SequentialLearners`.
     """
 

@@ -30,7 +30,7 @@ STAGES = ("observe", "evaluate", "choose", "opponents", "step", "restart")  # of
 
 
 def policy_view(game: Game, num_policies: int) -> Game | SeatView:
-    """The game as each of so many policies sees it: all seats, or one seat each."""
+    """The game as each policy sees it: all seats for a single policy, or one seat each."""
     if num_policies not in (1, game.num_seats):
         raise ConfigError(
             f"{num_policies} policies for the {game.num_seats} seats of {game.name}; expected 1 or all"

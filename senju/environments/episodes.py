@@ -111,7 +111,7 @@ class EpisodeHandler(Handler):
         world = self._new_world(number)
         if self._options.fresh_worlds:
             if reason := self._reason_to_make_anew(world):
-                logger.info("the world %s; it is made anew for each episode", reason)
+                logger.info("the world %s; it is made again for each episode", reason)
                 self._can_keep = False
                 return None
             world.snapshot.take()

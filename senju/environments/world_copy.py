@@ -199,7 +199,7 @@ def apply_changes(agent: Any, changes: Changes, before: dict[str, float]) -> Non
 
 @contextmanager
 def locating_errors(locate: Callable[[BaseException], str], passing: Any = SenjuError) -> Iterator[None]:
-    """Raise what the user's code raises as a WorkerError that says where, but for the classes `passing`."""
+    """Raise the user's errors as a WorkerError that says where; the classes `passing` are not changed."""
     try:
         yield
     except passing:
@@ -234,7 +234,7 @@ def _replace(agent: Any, name: str, method: Callable[..., Any], who: str) -> Non
 
 
 def _is_within(action: Any, count: int) -> bool:
-    """Whether an action is one of so many; actions that are not single numbers are not checked."""
+    """Whether an action is from 0 to `count` - 1; actions that are not single numbers are not checked."""
     if type(action) is int:
         return 0 <= action < count
     if hasattr(action, "numel") or isinstance(action, np.ndarray):

@@ -65,7 +65,7 @@ class Ratings(tuple[Rating, ...]):
 
 
 def expected_score(points_ahead: float) -> float:
-    """The expected score of a player who is so many points ahead.
+    """The expected score of a player whose rating is higher by this number of points.
 
     >>> round(expected_score(400), 3)
     0.909

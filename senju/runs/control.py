@@ -144,7 +144,7 @@ class ControlServer:
             thread.join(max(0.0, deadline - monotonic()))
             with self._guard:
                 if thread in self._clients:
-                    logger.warning("a command was still under way when the run ended; it gets no answer")
+                    logger.warning("a command was still being executed when the run ended; it gets no answer")
                     with suppress(OSError):
                         self._clients[thread].shutdown(socket.SHUT_RDWR)
 

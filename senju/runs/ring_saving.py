@@ -98,7 +98,7 @@ class RingSaver:
             columns = self._saved_columns(slot, slot.final_at)
             arrays |= {f"{shard}.{column}": values for column, values in columns.items()}
         name = self._store.write(f"{self._prefix}turn_{turn:09d}", arrays)
-        assert self._shards_with(turn) == shards, f"turn {turn} was written over while it was saved"
+        assert self._shards_with(turn) == shards, f"turn {turn} was overwritten while it was saved"
         return name
 
     def _shards_with(self, turn: int) -> list[int]:

@@ -307,7 +307,7 @@ def _text(x: float, y: float, text: str, anchor: str = "start", more: str = "") 
 
 
 def _safe(text: str) -> str:
-    """Text as XML may hold it, which knows no control characters (a traceback's colours, say)."""
+    """Text without control characters, such as a traceback's colours, which XML does not allow."""
     return escape("".join(character if character.isprintable() else " " for character in text))
 
 

@@ -44,7 +44,7 @@ class SharedAgents(NamedTuple):
     is_following: bool  # whether rollouts may be overwritten while they are learned from
 
     def new_learner(self, seat: int) -> Learner:
-        """An agent's learner at its start; what it replays lies in its ring."""
+        """An agent's learner at its start; its replay is in its ring."""
         learner = new_learner(self.seats[seat], self.view)
         learner.is_following = self.is_following
         learner.attach(self.rings[seat], self.view)

@@ -148,7 +148,7 @@ class ParallelManager:
             return self._hand_over(target_steps)
 
     def _receive(self, goal: float | None, deadline: float | None) -> None:
-        """Take rollouts until so many decisions wait or the time is up; None: take them once."""
+        """Take rollouts until `goal` decisions wait or the time is up; None: take them once."""
         while goal is None or self._num_waiting() < goal:
             left = None if deadline is None else max(deadline - monotonic(), 0.0)
             rollouts = self._backend.collect(left)

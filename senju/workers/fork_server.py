@@ -138,7 +138,7 @@ def _kill_group(pid: int) -> None:
 
 
 def _is_readable(descriptor: int, seconds: float) -> bool:
-    """Whether it can be read, or has ended, within so many seconds."""
+    """Whether it can be read, or has ended, within this time."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(1000 * seconds))

@@ -138,7 +138,7 @@ class ProcessExecutor(Executor):
 
 
 def _require_files(count: int) -> None:
-    """Raise OSError if this process may not open so many more files: it needs some to save its work."""
+    """Raise OSError if this process may not open `count` more files: it needs some to save its work."""
     with contextlib.ExitStack() as opened:
         for _ in range(count):
             opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))

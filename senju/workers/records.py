@@ -95,7 +95,7 @@ class Worker:
         return is_ready and not self.must_leave and not self.stats.is_paused
 
     def enter(self, state: WorkerState) -> None:
-        """Change the state; its deadline begins anew."""
+        """Change the state; its deadline starts again."""
         self.state, self.heartbeat = state, None
 
     def begin_task(self, task: Any) -> None:

@@ -88,7 +88,7 @@ class Role(ABC):
         return True
 
     def useful_workers(self, wanted: int) -> int:
-        """How many of so many workers could get tasks."""
+        """How many of `wanted` workers could get tasks."""
         return wanted
 
     def heartbeat(self, index: int) -> float:

@@ -45,7 +45,7 @@ class Team(TeamThread, TeamControl):
         return self._roster.wanted
 
     def start(self, num_workers: int, is_waiting: bool = True) -> None:
-        """Start so many workers, and wait until each is ready or given up."""
+        """Start this number of workers, and wait until each is ready or given up."""
         self._roster.resize(num_workers)
         self._thread.start()
         with self.changed:
