@@ -9,7 +9,7 @@ come with another's move. Its window ends
   with the opposite sign if that is the other seat of a zero-sum game. If the position was not kept, or its
   value for this seat is unknown, the decision is never ready;
 - at the seat's n-th decision after it;
-- before a move that the learner made at random, which it would not choose itself: at the seat's own
+- before a move that the learner made at random, which does not show its own choice: at the seat's own
   position there, or at the other's, with the opposite sign, in a zero-sum game of turns (the cut of Watkins
   1989). If the other's random moves counted as its best ones, the values would be those of a game against a
   player who blunders.
