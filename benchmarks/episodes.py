@@ -123,7 +123,7 @@ class Law(NamedTuple):
 
 
 def fit_law(rates: dict[int, float]) -> Law:
-    """Least squares on n / rate, which is linear in what is looked for; neither share may be negative."""
+    """Least squares on n / rate, which is linear in the unknowns; neither share may be negative."""
     numbers = np.array(sorted(rates), float)
     inverse = numbers / np.array([rates[int(number)] for number in numbers])
     terms = np.stack([np.ones_like(numbers), numbers - 1, numbers * (numbers - 1)], axis=1)

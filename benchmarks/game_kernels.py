@@ -81,7 +81,7 @@ class Process:
     def _read_answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            if line.startswith("{"):  # libraries greet on standard output
+            if line.startswith("{"):  # libraries print banners to standard output
                 answer: dict[str, Any] = json.loads(line)
                 return answer
         raise RuntimeError(f"{self._name} ended with status {self._process.wait()}; its error is above")

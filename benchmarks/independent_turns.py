@@ -69,8 +69,8 @@ def entrants(settings: argparse.Namespace) -> list[Entrant]:
 def products_alone(world: str, seconds: float) -> float:
     """Turns a second, if learning were the matrix products of its steps and nothing else, on one core.
 
-    A double DQN's step looks at the next positions with both networks, at the positions with one, and
-    comes back through that one.
+    A double DQN's step evaluates the next positions with both networks and the positions with one, and
+    backpropagates through that one.
     """
     config = common.world_config(world, Entrant("", 1), 1.0)
     game = make_game(**config.game)

@@ -124,7 +124,7 @@ def test_configurations_of_the_guide_are_accepted(block: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("block", numbered("yaml", documents=["docs/own_loop.md"]))
-def test_configurations_of_the_facade_are_accepted(block: str, tmp_path: Path) -> None:
+def test_configurations_of_the_parallel_manager_are_accepted(block: str, tmp_path: Path) -> None:
     path = tmp_path / "my.yaml"
     path.write_text(block, encoding="utf-8")
     resolved(path)

@@ -306,7 +306,7 @@ def kernels_of(file: Path) -> list[ast.FunctionDef]:
 
 
 def test_kernels_are_functions_of_a_module() -> None:
-    """A kernel inside a class or a function would be compiled anew with each of them."""
+    """A kernel inside a class or a function would be compiled again with each of them."""
     for file in FILES:
         found = [
             node

@@ -19,7 +19,7 @@ from senju.kernels import compiled
 
 
 class Project:
-    """A user's own files, imported anew at each call as a fresh process does."""
+    """A user's own files, imported again at each call, as in a new process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -36,7 +36,7 @@ class ConnectFourVecEnv(VecEnv):
         self._stones = np.zeros((2, num_envs), np.uint64)  # [mover or other, game]
         self._num_moves = np.zeros(num_envs, np.int64)
         self._actions = np.zeros(num_envs, np.int64)
-        # shared and empty: nothing is ever truncated, so that nobody asks for a last observation
+        # shared and empty: nothing is ever truncated, so no last observation is needed
         self._infos: list[dict[str, Any]] = [{}] * num_envs
         super().__init__(num_envs, spaces.Box(0, 1, (2 * CELLS,), np.float32), spaces.Discrete(COLUMNS))
 

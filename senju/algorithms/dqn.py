@@ -1,4 +1,4 @@
-"""Deep Q-learning, after Mnih 2015, with what came after: double, dueling, n-step, prioritised.
+"""Deep Q-learning, after Mnih 2015, with later additions: double, dueling, n-step, prioritised.
 
 Read from the top: the settings, then one update in the order it happens.
 """
@@ -56,7 +56,9 @@ class DQNConfig(GradientConfig):
     largest_batch: int | None = Field(
         None, ge=1, description="Batches grow with what was collected, up to this; none: always batch_size."
     )
-    n_step: int = Field(1, ge=1, le=1000, description="Own decisions whose rewards a target counts itself.")
+    n_step: int = Field(
+        1, ge=1, le=1000, description="Own decisions whose rewards a target sums before it bootstraps."
+    )
     stop_at_exploration: bool = Field(
         True,
         description="End a target before a random move, its own or (zero-sum) the learner's other seat's.",
@@ -71,9 +73,11 @@ class DQNConfig(GradientConfig):
     target_averaging: float = Field(
         0.0, ge=0, le=1, description="Share of the network in the target after each step, instead; 0: none."
     )
-    prioritised: bool = Field(False, description="Draw decisions by how wrong they were found.")
+    prioritised: bool = Field(
+        False, description="Draw decisions by priority: those with larger errors more often."
+    )
     priority_exponent: float = Field(
-        0.6, ge=0, le=1, description="0 draws all alike, 1 by the error (alpha)."
+        0.6, ge=0, le=1, description="0: all are equally likely; 1: in proportion to the error (alpha)."
     )
     correction: float = Field(
         0.4, ge=0, le=1, description="Exponent of the importance weights at the start; it ends at 1 (beta)."
@@ -84,7 +88,10 @@ class DQNConfig(GradientConfig):
         0.5, ge=0, le=1, description="Share of the run over which epsilon falls, update by update."
     )
     epsilon_ladder: float = Field(
-        0.0, ge=0, le=100, description="Shards explore less and less: up to the power 1 + this of epsilon."
+        0.0,
+        ge=0,
+        le=100,
+        description="Shards explore less and less, down to epsilon to the power of 1 + this.",
     )
 
     @model_validator(mode="after")
@@ -108,7 +115,7 @@ class DQNConfig(GradientConfig):
 
 
 class DQN(GradientLearner[Sample, Transitions]):
-    """Learns action values from decisions of long ago and of just now."""
+    """Learns action values from old and new decisions in a replay."""
 
     Config = DQNConfig
     config: DQNConfig
@@ -121,7 +128,7 @@ class DQN(GradientLearner[Sample, Transitions]):
         self.gradient_steps = 0
         self.num_actions = 0
         self._num_turns = 0  # of every shard, up to the newest that was taken in
-        self._owed = 0.0  # gradient steps that were asked for and not taken yet
+        self._owed = 0.0  # fractions of gradient steps, carried over to the next update
         self._replay: Replay | None = None
 
     @classmethod
@@ -148,13 +155,13 @@ class DQN(GradientLearner[Sample, Transitions]):
 
     @property
     def replay(self) -> Replay:
-        """What is learned from; there is one as soon as the learner was attached to a ring."""
+        """The decisions to learn from; it exists once the learner is attached to a ring."""
         assert self._replay is not None, "attach() comes first"
         return self._replay
 
     @property
     def epsilon(self) -> float:
-        """The share of random moves that is asked for now."""
+        """The current share of random moves."""
         config = self.config
         whole = config.epsilon_decay * max(self.setup.total_updates, 1)
         done = min(self.version / whole, 1.0) if whole else 1.0
@@ -203,7 +210,7 @@ class DQN(GradientLearner[Sample, Transitions]):
         return self.replay.num_collected - before
 
     def _batch_size(self, collected: int) -> int:
-        """Decisions per step: all that are to be learned from at once, or divided by the steps asked for."""
+        """Decisions per step: all that are due in one batch, or divided among `steps_per_batch` steps."""
         smallest, largest = self.config.batch_size, self.config.largest_batch
         if largest is None:
             return smallest
@@ -211,9 +218,9 @@ class DQN(GradientLearner[Sample, Transitions]):
         return min(max(wanted, smallest), largest)
 
     def _steps_due(self, collected: int, batch_size: int) -> int:
-        """Gradient steps after so many collected decisions; what is less than a step is owed to the next.
+        """Gradient steps for the collected decisions; a fraction is carried over to the next update.
 
-        What was collected before learning starts is not made up for.
+        Decisions that were collected before learning starts lead to no steps.
         """
         config = self.config
         if not self._has_enough():
@@ -225,7 +232,7 @@ class DQN(GradientLearner[Sample, Transitions]):
         return due
 
     def _has_enough(self) -> bool:
-        """Whether to learn; a full replay will do, since some of it is others' or has no outcome yet."""
+        """Whether to learn. A full replay is enough, even if many decisions in it have no outcome yet."""
         num_ready, is_full = len(self.replay), self._num_turns >= self.replay.ring.shape.kept
         if is_full and not num_ready:
             raise ConfigError(
@@ -241,7 +248,7 @@ class DQN(GradientLearner[Sample, Transitions]):
         return transitions(batches, self.num_actions, self.setup.device)
 
     def compute_loss(self, networks: Sequence[Network], batch: Transitions, clock: StageClock) -> Loss:
-        """How wrong the network's values are; axes before the samples' are carried along."""
+        """The errors of the network's values; axes before the samples' axis are kept."""
         network, target = networks
         with torch.no_grad():
             targets = batch.returns + batch.factors * self._next_values(network, target, batch)
@@ -286,7 +293,7 @@ class DQN(GradientLearner[Sample, Transitions]):
                 kept.copy_(buffer)  # counters and tables have no average
 
     def state(self) -> LearnerState:
-        """Both networks, Adam's moments, priorities and counters; the rollouts are the ring's matter."""
+        """Both networks, Adam's moments, priorities and counters; the rollouts are saved with the ring."""
         state = super().state()
         target = {f"target.{name}": t.detach().clone() for name, t in self.target.state_dict().items()}
         replay = {f"replay.{name}": torch.from_numpy(a) for name, a in self.replay.state().items()}

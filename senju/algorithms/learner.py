@@ -16,12 +16,12 @@ from senju.games.game import Game, SeatView
 from senju.models.model import Model
 from senju.models.weights import Weights
 
-MOST = 2**53  # which every saved number of something is below
+MOST = 2**53  # the largest saved count
 
 
 @dataclass(frozen=True)
 class LearnerSetup:
-    """What every learner is told about its run."""
+    """What a learner knows about its run."""
 
     seed: int
     total_updates: int  # what schedules run over
@@ -30,7 +30,7 @@ class LearnerSetup:
 
 @dataclass(frozen=True)
 class Demands:
-    """What a learner asks of collecting."""
+    """A learner's requirements for collecting."""
 
     acting: Acting = BY_POLICY  # how its network acts
     kept_positions: int = 0  # that can be read again later; 0: the newest rollouts alone
@@ -49,14 +49,14 @@ class LearnerState:
     numbers: dict[str, Any]  # JSON
 
     def count(self, name: str) -> int:
-        """A saved number of something; CheckpointError where it is none."""
+        """A saved count; CheckpointError if it is not a valid one."""
         number = self.numbers.get(name)
         if type(number) is not int or not 0 <= number < MOST:
             raise CheckpointError(f"the learner's saved {name} is {str(number)[:40]}; expected 0 to {MOST}")
         return number
 
     def amount(self, name: str) -> float:
-        """A saved amount; CheckpointError where it is none."""
+        """A saved amount; CheckpointError if it is not a valid one."""
         number = self.numbers.get(name)
         if not isinstance(number, int | float) or not abs(number) < MOST:
             raise CheckpointError(f"the learner's saved {name} is {str(number)[:40]}; expected a number")
@@ -73,23 +73,23 @@ class Learner(ABC):
     Config: ClassVar[type[Part]]
 
     version: int  # how many updates went into the weights
-    attention: float = 1.0  # how much more than usual the next update is to learn from what it is given
-    is_following: bool = False  # whether rollouts may be written over while they are learned from
+    attention: float = 1.0  # how much more than usual the next update learns from its rollouts
+    is_following: bool = False  # whether rollouts may be overwritten while they are learned from
 
     @abstractmethod
     def __init__(self, model: Model, config: Part, setup: LearnerSetup) -> None: ...
 
     @classmethod
-    def demands(cls, config: Part) -> Demands:  # for those who demand something
-        """What collecting must provide; a policy and its newest rollouts, if nothing else is said."""
+    def demands(cls, config: Part) -> Demands:  # for algorithms whose requirements depend on it
+        """What collecting must provide; by default, moves drawn from a policy, and the newest rollouts."""
         return Demands()
 
-    def attach(self, ring: Ring, game: Game | SeatView) -> None:  # noqa: B027  # others have no use for it
+    def attach(self, ring: Ring, game: Game | SeatView) -> None:  # noqa: B027  # not all learners need it
         """Learn from the rollouts in this ring from now on; for those that replay, or follow."""
 
     @property
     def epsilon(self) -> float:
-        """The share of random moves to be made with the weights of now."""
+        """The share of random moves to be made with the current weights."""
         return 0.0
 
     @abstractmethod
@@ -106,7 +106,7 @@ class Learner(ABC):
 
     @abstractmethod
     def load_state(self, state: LearnerState) -> None:
-        """Go on from a saved state; what lies in an attached ring belongs to it."""
+        """Go on from a saved state; the content of an attached ring belongs to it."""
 
     @abstractmethod
     def take_timings(self) -> dict[str, float]:

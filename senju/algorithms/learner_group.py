@@ -79,7 +79,7 @@ class LearnerGroup:
         self.settings, self.runner, self.version = list(settings), runner, 0
         self._turns_ahead = turns_ahead
         self._ordered = [-1] * len(self.settings)  # the turn of each agent's last task
-        self._late_orders = [-1] * len(self.settings)  # of each agent: the turn that was waited for too long
+        self._late_orders = [-1] * len(self.settings)  # of each agent: the turn whose training took too long
         self._longest = 0.0  # seconds of a training
         self._is_adaptive = attention == "adaptive"
         self._attention = Attention(len(self.settings))
@@ -168,7 +168,7 @@ class LearnerGroup:
 
     def _describe(self, trained: Sequence[Trained]) -> dict[str, float]:
         """The metrics' means over all agents and, of several agents, each agent's own."""
-        if self.has_agents:  # of a single learner nothing takes them
+        if self.has_agents:  # with a single learner, nothing calls `take_trained`
             self._trained += trained
         self._longest = max([self._longest, *(each.ended - each.began for each in trained)])
         own: dict[str, float] = {}

@@ -32,7 +32,7 @@ class LearnerSettings:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The agent's name in messages and tables."""
         return f"agent {self.seat}"
 
 
@@ -113,7 +113,7 @@ class LearnerRunner(ABC):
         return False
 
     def finish(self, seats: Sequence[int] | None = None, seconds: float | None = None) -> list[Trained]:
-        """Wait for background trainings of these agents (None: all), for at most so many seconds.
+        """Wait for background trainings of these agents (None: all), at most for `seconds`.
 
         Returns the trainings that have finished since the last call.
         """

@@ -5,14 +5,14 @@ what it led to, possibly for some rollouts; meanwhile the rewards of its seat ar
 come with another's move. Its window ends
 
 - where the game does: nothing more is to come, and the factor is 0;
-- where the game was truncated: the truncated position counts as much as it is worth to the seat to move
-  there, with the other sign where that is the other seat of a zero-sum game. Where the position was not
-  kept, or where it does not tell its worth to the seat, the decision is never ready;
+- where the game was truncated: the truncated position counts with its value for the seat to move there,
+  with the opposite sign if that is the other seat of a zero-sum game. If the position was not kept, or its
+  value for this seat is unknown, the decision is never ready;
 - at the seat's n-th decision after it;
-- before a move that the learner made at random, since that says nothing of what it would do: at the seat's
-  own position there, or at the other's, with the other sign, in a zero-sum game of turns (the cut of
-  Watkins 1989). Were the other's random moves taken for its best ones, values would be of a game against
-  a player who blunders.
+- before a move that the learner made at random, which does not show its own choice: at the seat's own
+  position there, or at the other's, with the opposite sign, in a zero-sum game of turns (the cut of Watkins
+  1989). If the other's random moves counted as its best ones, the values would be those of a game against a
+  player who blunders.
 
 What a decision leads to is always younger than the decision, so it lies in the ring as long as the decision
 does. A decision whose rollout left the ring while it waited is dropped.
@@ -52,7 +52,7 @@ class Steps(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A shard's decisions of which it is not known what they led to: a queue for each seat."""
+    """A shard's decisions whose outcome is not known yet: a queue for each seat."""
 
     entries: NDArray[np.void]  # [row, seat, n] of _ENTRY
     first: NDArray[np.int64]  # [row, seat], where the oldest is
@@ -148,9 +148,9 @@ def _link(
     is_zero_sum: bool,
     stops_at_exploration: bool,
 ) -> None:
-    """Walk through a rollout. What happens at every decision stands here and not in a stage of its own.
+    """Walk through a rollout. The work at every decision is written here and not in a function of its own.
 
-    Numba counts references to the arrays that a stage is given, which takes as long as the rest.
+    Numba counts references to the arrays that are passed to a function, which takes as long as the rest.
     """
     seats, explored, rewards = steps.seats, steps.explored, steps.rewards
     terminated, truncated = steps.terminated, steps.truncated
@@ -228,7 +228,7 @@ class Linker:
         return shard * self._depth + turn % self._depth
 
     def drop(self, segment: int) -> None:
-        """What lies there can no longer be drawn."""
+        """Stop drawing the decisions of a segment."""
         self.links.turns[segment] = -1
         self.links.num_ready[segment] = 0
 
@@ -240,7 +240,7 @@ class Linker:
         self.newest.fill(-1)
 
     def link(self, shard: int, turn: int, steps: Steps) -> None:
-        """Go on by a rollout; where one was left out before it, what waited is never ready."""
+        """Link the next rollout; if one was left out before it, the waiting decisions are never ready."""
         segment = self.segment(shard, turn)
         self.drop(segment)
         waiting = Waiting(*(column[shard] for column in self._waiting))

@@ -1,4 +1,4 @@
-"""A categorical distribution over the legal actions, right from 2 to many thousands of them."""
+"""A categorical distribution over the legal actions, accurate from 2 to many thousands of them."""
 
 import torch
 from torch import Tensor

@@ -80,8 +80,8 @@ Network = SingleNetwork | StackedNetwork
 class StackedAdam:
     """Adam for a stack of networks: one fused step over the rows of all that learn.
 
-    The moments of all learners are matrices like the weights'. What the learners' own optimizers know becomes
-    views of these, so that a learner can be saved, or take steps of its own, as if it were alone.
+    The moments of all learners are matrices like the weights'. The states of the learners' own optimizers
+    become views of these, so that a learner can be saved, or take steps of its own, as if it were alone.
     """
 
     def __init__(self, networks: ModelStack, optimizers: Sequence[torch.optim.Adam]) -> None:
@@ -92,19 +92,19 @@ class StackedAdam:
         self._steps = torch.zeros(len(optimizers), len(self._names), device=networks.weights.device)
         self._rows = [nn.Parameter(row) for row in networks.weights]
         self._adam = torch.optim.Adam(self._rows, fused=True)
-        (group,) = optimizers[0].param_groups  # all have its settings, but for the learning rate
+        (group,) = optimizers[0].param_groups  # all have its settings, except for the learning rate
         self._settings = {name: value for name, value in group.items() if name not in ("params", "lr")}
         for row, parameter in enumerate(self._rows):
             moments = {kind: matrix[row] for kind, matrix in self._moments.items()}
             self._adam.state[parameter] = {"step": self._steps[row, 0], **moments}
-        # by its first parameter it is told whether a learner's optimizer knows these moments
+        # the first parameter shows whether a learner's optimizer has these moments
         self._firsts = [
             (self._parameters(row)[0], self._views(row)[0]["exp_avg"].data_ptr())
             for row in range(len(optimizers))
         ]
 
     def take_over(self, rows: Sequence[int]) -> None:
-        """Where a learner's optimizer knows other moments than these (a state was loaded), take them."""
+        """If a learner's optimizer has other moments than these (a state was loaded), take them."""
         for row in rows:
             if self._is_known(row):
                 continue
@@ -115,7 +115,7 @@ class StackedAdam:
                         tensor.copy_(state[parameter][kind]) if parameter in state else tensor.zero_()
 
     def hand_over(self, rows: Sequence[int]) -> None:
-        """Let the optimizers of learners that took steps know the moments of now."""
+        """Give the current moments to the optimizers of learners that took steps."""
         self._steps.copy_(self._steps[:, :1].expand_as(self._steps).clone())
         for row in rows:
             if not self._is_known(row):
@@ -123,7 +123,7 @@ class StackedAdam:
                 state |= zip(self._parameters(row), self._views(row), strict=True)
 
     def _is_known(self, row: int) -> bool:
-        """Whether the learner's optimizer knows these moments; it knows none before its first step."""
+        """Whether the learner's optimizer has these moments; it has none before its first step."""
         parameter, address = self._firsts[row]
         known = self._optimizers[row].state.get(parameter, {})
         return "exp_avg" in known and known["exp_avg"].data_ptr() == address
@@ -133,7 +133,7 @@ class StackedAdam:
         return [model.get_parameter(name) for name in self._names]
 
     def _views(self, row: int) -> list[dict[str, Tensor]]:
-        """What a learner's own optimizer knows of each of its parameters."""
+        """The state of a learner's own optimizer for each of its parameters."""
         return [
             {"step": self._steps[row, number]}
             | {kind: self._networks.view(matrix[row], name) for kind, matrix in self._moments.items()}
@@ -143,7 +143,7 @@ class StackedAdam:
     def step(self, rows: Sequence[int], gradient: Tensor, max_norm: float) -> Tensor:
         """Follow [row, number] gradients, each clipped by its own norm; return the norms [row]."""
         norms: Tensor = torch.linalg.vector_norm(gradient, dim=1)
-        gradient.mul_((max_norm / (norms + 1e-6)).clamp(max=1.0).unsqueeze(1))  # as clip_grad_norm_ has it
+        gradient.mul_((max_norm / (norms + 1e-6)).clamp(max=1.0).unsqueeze(1))  # as in clip_grad_norm_
         by_rate: dict[float, list[nn.Parameter]] = {}
         for row, slope in zip(rows, gradient, strict=True):
             self._rows[row].grad = slope

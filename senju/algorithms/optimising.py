@@ -1,4 +1,4 @@
-"""What learners by gradient descent share: schedules, saved optimizers, and the refusal of nonsense."""
+"""What learners by gradient descent share: schedules, saved optimizers, and a check for divergence."""
 
 import math
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ def load_weights(model: Model, tensors: Mapping[str, Tensor], prefix: str) -> No
 def load_network(
     model: Model, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], device: torch.device
 ) -> None:
-    """What `saved_network` gave becomes the weights and the moments."""
+    """Load the weights and moments that `saved_network` returned."""
     load_weights(model, tensors, "model.")
     optimizer.state.clear()  # a state from before the first update brings no moments
     for name, parameter in model.named_parameters():
@@ -59,7 +59,7 @@ def load_network(
 
 
 def refuse_divergence(version: int, metrics: Mapping[str, float]) -> None:
-    """Stop where a metric is not a finite number."""
+    """Raise an error if a metric is not a finite number."""
     wrong = [name for name, value in metrics.items() if not math.isfinite(value)]
     if wrong:
         raise ModelError(

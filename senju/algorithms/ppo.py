@@ -49,7 +49,7 @@ class PPOConfig(GradientConfig):
         None, gt=0, description="End the update after the epoch in which the policy moved this far."
     )
     precision: Literal["float32", "bfloat16"] = Field(
-        "float32", description="Of the network's matrix products while learning."
+        "float32", description="Precision of the network's matrix products while learning."
     )
 
 

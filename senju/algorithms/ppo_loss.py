@@ -2,7 +2,7 @@
 
 The compiled one computes the loss and its gradient with respect to logits and values in one pass
 over the legal actions. It touches nothing illegal, so that its cost follows the number of legal
-moves rather than of actions. Tests hold the two to each other.
+moves rather than of actions. Tests compare the two.
 """
 
 import math
@@ -190,7 +190,7 @@ def _explain_refusal(sample: int, logits: Tensor, batch: Minibatch) -> NoReturn:
 
 
 def reference_loss(logits: Tensor, values: Tensor, batch: Minibatch, coefficients: Coefficients) -> Loss:
-    """The same for PyTorch's own differentiation, on any device."""
+    """The same by PyTorch's autograd, on any device."""
     loss, numbers = ppo_loss(logits, values, batch, coefficients)
     if bool(numbers.isfinite().all()):
         return Loss((loss.sum(),), None, numbers)

@@ -2,10 +2,10 @@
 
 The rollouts lie in the ring that workers write to; nothing is copied. Each position is stored once: it is
 what one decision saw and what an earlier one led to. What is kept here is what each decision led to
-(see `linking`) and, where decisions are drawn by priority, how wrong each was found.
+(see `linking`) and, where decisions are drawn by priority, the last error of each.
 
 Two kinds of writers are served. A backend's workers never write to a place whose rollout is still kept:
-`add` and `sample` depend on what was added alone, and raise if a place was written over all the same.
+`add` and `sample` depend on what was added alone, and raise an error if a place was overwritten nevertheless.
 Writers that do not wait are followed by `follow` and read by `sample(..., redraw=True)`.
 """
 
@@ -27,7 +27,7 @@ _NEXT_ROUND = 256  # from the stream of a draw to that of the one which replaces
 
 
 @compiled
-def _draw_alike(
+def _draw_uniformly(
     ends: NDArray[np.int64],  # [segment], how many decisions are ready in all segments up to it
     ready: NDArray[np.int32],  # [segment, frames of it]
     seed: np.uint64,
@@ -43,7 +43,7 @@ def _draw_alike(
     for each in range(chosen.shape[0]):
         word = random_word(seed, step & 0xFFFFFFFF, step >> 32, each, stream)
         numbers[each], chosen[each] = below(word, np.uint64(ends[-1])), 0
-    left = ends.shape[0]  # the segment is among so many from the chosen one on
+    left = ends.shape[0]  # the number of segments, from the chosen one on, that it may be in
     while left > 1:
         half = left // 2
         for each in range(chosen.shape[0]):
@@ -63,7 +63,7 @@ class Priorities(NamedTuple):
 
 
 class Replay:
-    """What can be learned from in a ring of rollouts.
+    """The decisions in a ring of rollouts that can be learned from.
 
     replay.add(rollouts)
     sample = replay.sample(batch_size, step)
@@ -80,22 +80,22 @@ class Replay:
         stops_at_exploration: bool = True,
     ) -> None:
         self.ring, self.priorities = ring, priorities
-        self.num_redrawn = 0  # for decisions that were written over while they were read
-        self.num_collected = 0  # decisions of those who learn, in all rollouts that were taken in
+        self.num_redrawn = 0  # decisions drawn in place of some that were overwritten while they were read
+        self.num_collected = 0  # decisions by learning seats, in all rollouts that were taken in
         self._seed = np.uint64(seed)
         self._reader = RingReader(ring)
         self._linker = Linker(ring.shape, ring.slot(0, 0), n_step, gamma, is_zero_sum, stops_at_exploration)
         self._links = self._linker.links
         self._ends = np.zeros(len(self._links.turns), np.int64)
         self._tree = SumTree(self._linker.num_frames) if priorities else None
-        self._largest = 1.0  # a decision that was never learned from weighs as much as any did
+        self._largest = 1.0  # a decision that was never learned from gets the largest weight so far
 
     def __len__(self) -> int:
         return int(self._ends[-1])
 
     @property
     def newest_turn(self) -> int:
-        """Of all that is kept; -1: nothing is."""
+        """The newest turn that is kept; -1: none is."""
         return int(self._links.turns.max(initial=-1))
 
     def add(self, rollouts: Sequence[Rollout]) -> None:
@@ -108,7 +108,7 @@ class Replay:
                 number = self._reader.sequence_numbers[self._linker.segment(rollout.shard, rollout.turn)]
                 raise WorkerError(
                     f"shard {rollout.shard}, turn {rollout.turn}: expected the sequence number "
-                    f"{rollout.turn + 1} and found {number}: it was written over before it was learned from. "
+                    f"{rollout.turn + 1} and found {number}: it was overwritten before it was learned from. "
                     "A ring whose writers do not wait is read with follow()"
                 )
         self._count()
@@ -116,7 +116,7 @@ class Replay:
     def follow(self) -> int:
         """Take in what writers that do not wait have completed since; return how many rollouts.
 
-        What they have written over is gone. Where this is called too seldom, rollouts are missed.
+        What they have overwritten is gone. Where this is called too seldom, rollouts are missed.
         """
         shape, num_taken = self.ring.shape, 0
         self._drop(np.flatnonzero(self._reader.sequence_numbers != self._links.turns + 1))
@@ -132,7 +132,7 @@ class Replay:
         return num_taken
 
     def rebuild(self, last_turn: int) -> None:
-        """Take in what lies in the ring up to a turn, as if it had been added turn by turn."""
+        """Take in the content of the ring up to a turn, as if it had been added turn by turn."""
         self._drop(np.arange(len(self._ends)))
         self._linker.forget()
         for shard in range(self.ring.shape.num_shards):
@@ -142,7 +142,7 @@ class Replay:
         self._count()
 
     def _take(self, shard: int, turn: int) -> bool:
-        """Link a rollout; False where it does not lie there, or is being written over."""
+        """Link a rollout; False if it is not there, or is being overwritten."""
         steps = self._reader.steps(shard, turn)
         if steps is None:
             return False
@@ -155,7 +155,7 @@ class Replay:
         return True
 
     def _drop(self, segments: NDArray[np.int64]) -> None:
-        """What lies there, if anything does, is no longer drawn."""
+        """Stop drawing the decisions of these segments."""
         for segment in segments[self._links.turns[segments] >= 0].tolist():
             self._weigh(segment, 0, 0.0)
             self._linker.drop(segment)
@@ -173,8 +173,8 @@ class Replay:
         """Draw decisions; what is drawn depends on the content, the seed and the step alone.
 
         `correction` is the exponent of the importance weights (beta): 0 leaves the bias of priorities,
-        1 removes it. With `redraw`, others are drawn for decisions that were written over meanwhile, from
-        what lies there by then; without it they raise: a backend's workers never write over what is kept.
+        1 removes it. With `redraw`, others are drawn for decisions that were overwritten meanwhile, from
+        the new content; without it they raise: a backend's workers never overwrite what is kept.
         """
         frames, weights = np.empty(count, np.int64), np.ones(count, np.float32)
         chances = self._draw(step, 0, frames)
@@ -195,12 +195,12 @@ class Replay:
         return sample
 
     def _draw(self, step: int, num_rounds: int, frames: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Write frames; return their chances, as multiples of what they would be if all were drawn alike."""
+        """Write frames; return their probabilities, as multiples of those of a uniform draw."""
         num_ready, further = len(self), num_rounds * _NEXT_ROUND
         if not num_ready:
-            raise ConfigError("there is nothing to learn from yet: no decision in the replay has an outcome")
+            raise ConfigError("nothing to learn from yet: no decision in the replay has an outcome")
         if self._tree is None:
-            _draw_alike(self._ends, self._links.ready, self._seed, step, UNIFORM_STREAM + further, frames)
+            _draw_uniformly(self._ends, self._links.ready, self._seed, step, UNIFORM_STREAM + further, frames)
             return np.ones(len(frames))
         self._tree.draw(self._seed, step, PRIORITY_STREAM + further, frames)
         return self._tree.weights(frames) * (num_ready / self._tree.total)
@@ -209,15 +209,15 @@ class Replay:
         segment = int(frames[0]) // self._linker.segment_size
         shard, place = divmod(segment, self.ring.shape.depth)
         raise WorkerError(
-            f"{len(frames)} decisions were written over while they were read, one of them in place {place} "
+            f"{len(frames)} decisions were overwritten while they were read, one of them in place {place} "
             f"of shard {shard}, where turn {self._links.turns[segment]} is kept and the sequence number is "
             f"{self._reader.sequence_numbers[segment]}. "
             "A ring whose writers do not wait is read with redraw=True"
         )
 
     def learn_priorities(self, frames: NDArray[np.int64], errors: NDArray[np.float32]) -> None:
-        """Draw decisions from now on by how wrong they were found; those that are gone are passed over."""
-        assert self._tree is not None, "all decisions are drawn alike"
+        """Set the priorities of decisions by their errors; decisions that are gone are ignored."""
+        assert self._tree is not None, "this replay has no priorities"
         assert self.priorities is not None
         weights = (np.abs(errors).astype(np.float64) + self.priorities.smallest) ** self.priorities.exponent
         if not np.isfinite(weights).all():
@@ -230,7 +230,7 @@ class Replay:
         self._tree.set(frames[is_there], weights[is_there])
 
     def state(self) -> dict[str, NDArray[np.float64]]:
-        """What linking anew does not find out: priorities, where there are any."""
+        """What linking again cannot restore: priorities, if there are any."""
         if self._tree is None:
             return {}
         return {"weights": self._tree.all_weights().copy(), "largest": np.array([self._largest])}
@@ -238,8 +238,8 @@ class Replay:
     def load_state(self, state: Mapping[str, NDArray[Any]], is_following: bool = False) -> None:
         """Go on with saved priorities; `rebuild` comes first.
 
-        Decisions that were written over since are passed over. Where writers do not wait, others may
-        have come to lie there meanwhile: they begin as those that were never learned from.
+        Decisions that were overwritten since are ignored. Where writers do not wait, others may have taken
+        their places: they begin as decisions that were never learned from.
         """
         if set(state) != set(self.state()):
             raise CheckpointError(
@@ -250,7 +250,7 @@ class Replay:
             return
         weights, is_ready = state["weights"], self._tree.all_weights() > 0.0
         if weights.shape == is_ready.shape:
-            # a place that holds a younger rollout than the newest that was taken in was written over
+            # a place with a younger rollout than the newest one taken in was overwritten
             is_gone = (self._links.turns < 0) & (self.ring.begun_turns.reshape(-1) > self.newest_turn)
             weights = np.where(np.repeat(is_gone, self._linker.segment_size), 0.0, weights)
             if is_following:

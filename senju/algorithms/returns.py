@@ -16,7 +16,7 @@ from senju.kernels import compiled
 
 
 class Advantages(NamedTuple):
-    """What a rollout's decisions turned out to be worth; all [time, row, acting]."""
+    """Estimates for a rollout's decisions; all [time, row, acting]."""
 
     advantages: NDArray[np.float32]
     returns: NDArray[np.float32]

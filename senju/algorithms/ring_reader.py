@@ -46,7 +46,7 @@ class _Positions(NamedTuple):
 
 @compiled
 def _is_complete(sequence_numbers: NDArray[np.int64], segment: int, turn: int) -> bool:
-    """Asked after all that was read before, and before all that is read after."""
+    """Whether a turn is complete. The check comes after all earlier reads and before all later ones."""
     memory_fence()
     is_complete = sequence_numbers[segment] == turn + 1
     memory_fence()
@@ -145,7 +145,7 @@ def _read(
 
 
 class RingReader:
-    """Copies of what lies in a ring, each with the word that it was not written over meanwhile."""
+    """Copies data from a ring, and checks that it was not overwritten meanwhile."""
 
     def __init__(self, ring: Ring) -> None:
         columns = ring.columns
@@ -162,18 +162,18 @@ class RingReader:
 
     @property
     def sequence_numbers(self) -> NDArray[np.int64]:
-        """Of every segment, as they are now."""
+        """The current sequence number of every segment."""
         return self._positions.sequence_numbers
 
     def steps(self, shard: int, turn: int) -> Steps | None:
-        """What linking needs of a rollout; None where it does not lie there, or not any more."""
+        """What linking needs of a rollout; None if the ring does not have it, or no longer has it."""
         copied = self._copied(shard, turn, Steps._fields)
         return Steps(*copied) if copied is not None else None
 
     def slot(self, shard: int, turn: int) -> Slot | None:
-        """All of a rollout; None where it does not lie there, or not any more."""
+        """A whole rollout; None if the ring does not have it, or no longer has it."""
         copied = self._copied(shard, turn, Slot._fields)
-        # the columns that pass are written over before the rollout's sequence number changes
+        # transient columns are overwritten before the rollout's sequence number changes
         is_passed = self.ring.begun_turns[shard].max() >= turn + self.ring.columns.log_probs.shape[1]
         return Slot(*copied) if copied is not None and not is_passed else None
 

@@ -125,7 +125,7 @@ class StackedLearners(SequentialLearners):
     """Agents with the same settings of model and algorithm take their gradient steps together.
 
     Nothing is shared: every agent keeps its own replay, moments, counters and schedule. The steps are the
-    same as one after another but for rounding: sums are taken in another order. Stacks compute with as
+    same as one after another, except for rounding: sums are taken in another order. Stacks compute with as
     many threads as torch has been given; agents alone in their kind compute as in `SequentialLearners`.
     """
 
@@ -173,12 +173,12 @@ class StackedLearners(SequentialLearners):
         return {seat: Trained(seat, metrics[row], began, ended) for row, seat in seats.items()}
 
     def load_state(self, seat: int, state: LearnerState) -> None:
-        """The learner's; its stack takes the moments over before the next step."""
+        """Load the learner's state; its stack takes over the moments before the next step."""
         self._blocks.clear()
         super().load_state(seat, state)
 
     def weights(self, seat: int) -> Weights:
-        """The learner's; those of a whole stack are read from the device at once."""
+        """The learner's weights; those of a whole stack are read from the device at once."""
         if seat not in self._blocks:
             for stack in self._stacks:
                 blocks = stack.networks.blocks() if seat in stack.seats else None
@@ -187,7 +187,7 @@ class StackedLearners(SequentialLearners):
         return self._blocks[seat].copy() if seat in self._blocks else super().weights(seat)
 
     def take_timings(self) -> dict[str, float]:
-        """Of all learners and stacks together."""
+        """The timings of all learners and stacks together."""
         total = super().take_timings()
         for stack in self._stacks:
             add_seconds(total, stack.clock.take())

@@ -8,7 +8,7 @@ from senju.kernels import compiled, random_word, unit_interval
 
 @compiled
 def _set(tree: NDArray[np.float64], indices: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
-    """Each sum is computed anew from its two parts, so that nothing drifts however often it changes."""
+    """Each sum is computed again from its two parts, so that rounding errors do not add up."""
     first = tree.shape[0] // 2
     for each in range(indices.shape[0]):
         node = first + indices[each]
@@ -38,7 +38,7 @@ def _draw(
         for each in range(count):
             node, target = 2 * chosen[each], targets[each]
             left, right = tree[node], tree[node + 1]
-            # no branch to guess; and rounding must not lead to where there is nothing
+            # no branch to predict; and rounding must not lead to an index of weight 0
             goes_right = (right > 0.0) & ((target >= left) | (left == 0.0))
             targets[each] = target - left if goes_right else target
             chosen[each] = node + goes_right

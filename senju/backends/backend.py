@@ -62,7 +62,7 @@ class BackendStatus:
 
 
 class Backend(ABC):
-    """Collects rollouts with the newest published weights. The trainer cannot tell one from another."""
+    """Collects rollouts with the newest published weights. The trainer uses all backends in the same way."""
 
     Config: ClassVar[type[Part]] = Part  # no settings of its own
 
@@ -95,7 +95,7 @@ class Backend(ABC):
         orders: Orders = NO_ORDERS,
         opponents: Mapping[int, Weights] | None = None,
     ) -> None:
-        """Let these weights and orders act from the next rollout on.
+        """Use these weights and orders from the next rollout on.
 
         `opponents` are weights for places that earlier orders do not name.
         """
@@ -114,9 +114,9 @@ class Backend(ABC):
     def collect(self, timeout: float | None = None) -> list[Rollout]:
         """The next rollout of every shard, in order.
 
-        They are valid until the next call; all but their clock and the transient columns for
-        `kept_turns` calls. If `timeout` seconds are not enough, the finished ones come now and the others
-        with the next call: none is lost, and no shard gets ahead of another.
+        They are valid until the next call; all columns but the clock and the transient ones stay valid for
+        `kept_turns` calls. After `timeout` seconds the finished rollouts are returned, and the others by
+        the next call: none is lost, and no shard gets ahead of another.
         """
 
     @abstractmethod

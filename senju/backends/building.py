@@ -61,7 +61,7 @@ def new_models(plan: Plan, game: Game | None = None) -> PlanModels:
 
 
 def warm_up_plan(plan: Plan, game: Game, models: PlanModels) -> None:
-    """Compile, or load from the cache, what playing the plan needs; workers then find it all."""
+    """Compile, or load from the cache, what playing the plan needs; workers then find it in the cache."""
     warm_up(game, models.policies)
     if plan.opponents is not None:
         settings = TableSettings(fixed=(OpponentSpec("random"),) * 2, in_play=1)

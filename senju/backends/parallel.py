@@ -185,7 +185,7 @@ class ParallelBackend(Backend):
         return self.team.report()._replace(timings=self._take_timings())
 
     def _take_timings(self) -> dict[str, float]:
-        """The time spent waiting here, divided by what the workers did meanwhile.
+        """The time spent waiting for workers, divided among the stages that they played meanwhile.
 
         With n workers, n seconds of work pass in each second of waiting. The rest was idle, and is called
         "waiting".

@@ -43,7 +43,7 @@ class Plan(Part):
     whole_games: bool = False  # whether each rollout is one game of every row, from its start to its end
     max_game_length: int = Field(0, ge=0, lt=2**63)  # steps after which a game is truncated; 0: never
     resignation: Resignation = NEVER
-    folder: str | None = None  # where files for people are written, such as a failing shard
+    folder: str | None = None  # for files that the user may need, such as a failing shard
     sockets: tuple[str, ...] = ()  # files that workers remove if this process is killed
 
     @property

@@ -43,7 +43,7 @@ class Reproduction:
 
     @property
     def version(self) -> int:
-        """Of the weights that act."""
+        """The version of the weights that act."""
         return self.orders.version
 
     def save(self, folder: Path) -> Path:
@@ -101,7 +101,7 @@ class Reproduction:
         raise CheckpointError(f"{path} is not a failing shard's file: {problem}")
 
     def play(self) -> None:
-        """Play the rollout here; whatever goes wrong comes as it comes."""
+        """Play the rollout in this process; any exception is raised unchanged."""
         plan, game = self.plan, make_game(**self.plan.game)
         models = new_models(plan, game)
         shard = new_shard(plan, game, self.shard)
@@ -153,12 +153,12 @@ class _Facts(BaseModel):
 
 
 def _header(data: bytes) -> Any:
-    """Of a safetensors file: its length comes first."""
+    """The header of a safetensors file, which follows its length."""
     return json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
 
 
 def _read_state(plan: Plan, arrays: dict[str, NDArray[Any]]) -> ShardState:
-    """A shard's state; nothing is made before its size is known to be that of the file's."""
+    """A shard's state; its arrays are allocated only if the file's arrays have the expected sizes."""
     game = make_game(**plan.game)
     row = new_shard_state(game, 1)
     for name, array in row._asdict().items():

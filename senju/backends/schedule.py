@@ -79,7 +79,7 @@ class TurnSchedule(TaskQueue):
 
     @property
     def _end(self) -> int:
-        """Turns from here on must wait; while a turn is taken in parts, no shard begins the one after."""
+        """The first turn that must wait; while a turn is only partly taken, no shard begins the one after."""
         return self._given_back + self.depth
 
     def begin(self, worker: int = 0, workers: Sequence[int] = ()) -> RolloutTask | None:
@@ -115,7 +115,7 @@ class TurnSchedule(TaskQueue):
         heapq.heappush(self._idle, (line.next, line.part, shard))
 
     def _count(self) -> None:
-        """Count anew, after a change of what may begin."""
+        """Count again, after a change of what may begin."""
         end = self._end
         self._num_waiting = sum(turn < end and shard not in self.set_aside for turn, _, shard in self._idle)
         self._missing = len(self._awaited()) - len(self.ready())
@@ -126,7 +126,7 @@ class TurnSchedule(TaskQueue):
             return False
         line.task, line.failures = None, 0
         self._part_seconds = result.seconds / (task.end - task.part)
-        # weights that change within a rollout (an interrupted caller may publish some): it is played anew
+        # the weights changed within the rollout (an interrupted caller may publish some): it is played again
         has_one_version = task.part == 0 or result.version == line.version
         line.part, line.version = (task.end if has_one_version else 0), result.version
         if line.part == self.num_parts:

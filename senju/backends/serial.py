@@ -143,7 +143,7 @@ class Serial(Backend):
         try:
             with ending_forked_child(self._child.write):
                 self._player.play(shard, slots, self._orders)
-        except BaseException as error:  # other than Exception it would end this process, and without a word
+        except BaseException as error:  # SystemExit, for example, would end this process without a message
             if isinstance(error, Exception) or passes_on(error):
                 raise
             where = f"shard {index}, rollout {self._turn}, seed {self._plan.seed}"

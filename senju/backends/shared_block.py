@@ -103,7 +103,7 @@ def _require_replay(plan: Plan, game: Game, sizes: WeightSizes) -> None:
     available, wanted = memory_available(), needed(policy.kept_turns)
     if wanted <= available:
         return
-    sparing = available - available // 20  # what is free changes: what is said here is to hold in a minute
+    sparing = available - available // 20  # free memory changes: the advice should still be right in a minute
     most = bisect.bisect_right(range(1, policy.kept_turns), sparing, key=needed)
     advice = f"algorithm.replay_size may be at most {most * per_turn}"
     if not most:

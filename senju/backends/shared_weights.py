@@ -20,7 +20,7 @@ _NEWEST = 2 * NUM_PLACES  # where the header names the newest place; before it: 
 def _begin_writing(header: NDArray[np.int64]) -> int:
     """Choose the place after the newest and mark it as being written.
 
-    A writer that was killed may have left it marked; then it stays so, under another number.
+    A writer that was killed may have left it marked; then it stays marked, with another number.
     """
     place = (header[_NEWEST] + 1) % NUM_PLACES
     header[place] += 1 + header[place] % 2

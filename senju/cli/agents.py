@@ -50,7 +50,7 @@ class AgentStats:
         self.results: list[EpisodesResult] = []
 
     def see(self, metrics: Mapping[str, float]) -> None:
-        """Take the metrics of an update."""
+        """Add the metrics of an update."""
         self._metrics |= metrics
 
     def line(self) -> str:

@@ -72,9 +72,9 @@ def arena(
 ) -> None:
     """Play a round-robin tournament: ratings, the score of every pair, and cycles.
 
-    The same command again goes on where it was stopped, or shows the result. A pair ends early when its
-    interval leaves out 50 %. Since that is looked at up to ten times, intervals are wider than those of a
-    single look would be (the error is divided by the looks): 95 % holds for all looks of a pair together.
+    Repeat the command to continue a stopped tournament, or to see its result. A pair ends early when its
+    interval excludes 50 %. This is checked up to ten times, so intervals are wider than for a single check
+    (the error is divided among the checks): 95 % holds for all checks of a pair together.
     """
     settings = TournamentSettings(games, seed, opening, early_stop)
     accept_named(game)

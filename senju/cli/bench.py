@@ -37,7 +37,7 @@ def bench(
         Literal["sync", "async"] | None, typer.Option(help="Short for --set collect.mode=MODE.")
     ] = None,
     seconds: Annotated[float, typer.Option(help="Time for each figure of each repeat.", min=0.05)] = 1.0,
-    repeats: Annotated[int, typer.Option(help="How often all take their turn.", min=1)] = 3,
+    repeats: Annotated[int, typer.Option(help="How often everything is measured.", min=1)] = 3,
     config: ConfigOption = None,
     assignments: SettingsOption = None,
     trust: TrustOption = False,
@@ -45,8 +45,8 @@ def bench(
 ) -> None:
     """Measure collecting, learning, publishing and all in turn, for the serial backend and for workers.
 
-    All play the same shards. They take turns within each repeat, so that ratios are of figures that
-    stood close in time. A step is one decision.
+    All play the same shards. They take turns within each repeat, so that ratios compare figures that were
+    measured close in time. A step is one decision.
     """
     counts = numbers(workers)
     settings = settings_from(config, assignments, collect={"mode": mode} if mode else None)

@@ -16,9 +16,9 @@ PAUSE_LOOK = 20.0  # seconds until the request for a pause is repeated
 
 
 def pause(run: RunArgument, as_json: JsonOption = False) -> None:
-    """Pause a run after the update under way; returns when it stands still."""
+    """Pause a run after its current update; returns when it is paused."""
     try:
-        with err.status("waiting for the update under way"):
+        with err.status("waiting for the end of the current update"):
             answer = _pause_and_wait(run)
     except KeyboardInterrupt:
         again = command_text("resume", run)
@@ -46,7 +46,7 @@ def resume(run: RunArgument, as_json: JsonOption = False) -> None:
 def reset(
     run: RunArgument,
     worker: Annotated[
-        list[int] | None, typer.Option(help="Which worker; may be given often. All by default.", min=0)
+        list[int] | None, typer.Option(help="The worker to replace; may be repeated. Default: all.", min=0)
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -60,7 +60,7 @@ def reset(
 
 def workers(
     run: Annotated[str, typer.Argument(help="The run's folder.")],
-    number: Annotated[str, typer.Argument(metavar="N", help="How many workers it shall go on with.")],
+    number: Annotated[str, typer.Argument(metavar="N", help="The new number of workers.")],
     as_json: JsonOption = False,
 ) -> None:
     """Change the number of workers of a run; the result stays the same."""

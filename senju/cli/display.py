@@ -83,7 +83,7 @@ class TrainingDisplay(LiveDisplay, trainer.TrainingListener):
         )
         self._task = self._progress.add_task("updates", total=None, left="")
         self._latest: trainer.TrainingProgress | None = None
-        super().__init__(console)  # last, since it draws at once
+        super().__init__(console)  # last, because it draws immediately
 
     def on_start(self, run: Run, update: int) -> None:
         config = run.config

@@ -38,7 +38,7 @@ def doctor(
 
 
 def limits(machine: Machine, tried: Probe) -> list[str]:
-    """What would hold a run back here, and what to do about it."""
+    """What would limit a run on this machine, and what to do about it."""
     findings = [f"A run of {tried.game} here is {tried.explanation}."]
     if machine.core_limit < machine.cores:
         findings.append(

@@ -25,7 +25,7 @@ def evaluate(
     against: Annotated[
         list[str],
         typer.Option(
-            help=f"{KNOWN_OPPONENTS}; self@UPDATE is an older checkpoint of this run. May be given often."
+            help=f"{KNOWN_OPPONENTS}; self@UPDATE is an older checkpoint of this run. May be repeated."
         ),
     ] = ["random"],  # noqa: B006  # typer copies it
     games: Annotated[
@@ -33,7 +33,7 @@ def evaluate(
     ] = 200,
     seed: SeedOption = 0,
     temperature: Annotated[
-        float, typer.Option(help="Of the agents: 0 plays the best move, 1 draws from the policy.", min=0)
+        float, typer.Option(help="Of the agent: 0 plays the best move, 1 draws from the policy.", min=0)
     ] = 0.0,
     opening_plies: Annotated[
         int | None,
@@ -42,7 +42,7 @@ def evaluate(
     checkpoint: CheckpointOption = None,
     gif: Annotated[
         Path | None,
-        typer.Option(help="Of a world with an agent in each seat: write an episode to this file."),
+        typer.Option(help="In a world with an agent in each seat: write an episode to this file."),
     ] = None,
     trust: TrustOption = False,
     as_json: JsonOption = False,

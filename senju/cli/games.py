@@ -12,7 +12,7 @@ from senju.games.check import check_game
 
 
 def games(
-    name: Annotated[str | None, typer.Argument(help="Hold this game to the Game contract.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Check this game against the Game contract.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the games; with a name (or package.module:Class), check that game against the contract."""

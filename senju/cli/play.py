@@ -44,7 +44,7 @@ def play(
         int, typer.Option(help="With --run: positions the agent searches per move; 0: none.", min=0)
     ] = 0,
     letters: Annotated[
-        str | None, typer.Option(help="Of a Shogi board: japanese (the default) or latin.")
+        str | None, typer.Option(help="Letters of a Shogi board: japanese (the default) or latin.")
     ] = None,
     seat: Annotated[int, typer.Option(help="1 moves first, 2 moves second.", min=1, max=2)] = 1,
     temperature: Annotated[float, typer.Option(help="0: the agent plays its best move.", min=0)] = 0.0,

@@ -26,7 +26,7 @@ PLAIN_INTERVAL = 30.0  # seconds between lines where there is no terminal
 def soak(
     game: GameArgument = None,
     duration: Annotated[float, typer.Option(help="Seconds of disturbances.", min=1)] = 3600.0,
-    seed: Annotated[int, typer.Option(help="Of the run and of the disturbances.", min=0, max=MAX_SEED)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the run and the disturbances.", min=0, max=MAX_SEED)] = 0,
     workers: Annotated[int, typer.Option(help="Workers at first; resizing goes one further.", min=1)] = 2,
     config: ConfigOption = None,
     assignments: SettingsOption = None,
@@ -120,6 +120,6 @@ def _show_report(config: RunConfig, report: SoakReport) -> None:
 
 
 def _growth_text(growth: Growth) -> str:
-    """First quarter of the time against the last."""
+    """The memory in the first and in the last quarter of the time."""
     change = f"{growth.bytes / 2**20:+.1f} MiB"
     return f"{size_text(growth.first)} at first, {size_text(growth.last)} at last ({change})"

@@ -29,7 +29,7 @@ COLOURS = {"running": "green", "finished": "green", "pausing": "yellow", "paused
 def status(
     run: RunArgument,
     watch: Annotated[bool, typer.Option("--watch", help="Go on until Ctrl-C or the run's end.")] = False,
-    interval: Annotated[float, typer.Option(help="With --watch: seconds between looks.", min=0.1)] = 1.0,
+    interval: Annotated[float, typer.Option(help="With --watch: seconds between displays.", min=0.1)] = 1.0,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a run is doing now: progress, workers, slots, and what bounds its speed.
@@ -45,7 +45,7 @@ def status(
     except KeyboardInterrupt:
         if not watch:
             raise
-        return  # the run goes on
+        return  # the run continues
     if found["state"] in AT_REST and not as_json:
         say(_hint(found))
 

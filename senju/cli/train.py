@@ -58,8 +58,8 @@ def train(
     agents: Annotated[
         int | None,
         typer.Option(
-            help="Train so many independent runs side by side; --workers is for each. (Agents in one world: "
-            "--set game.num_agents=N.)",
+            help="Train this many independent runs side by side; --workers is for each. (Agents in one "
+            "world: --set game.num_agents=N.)",
             min=1,
             max=MAX_AGENTS,
         ),
@@ -73,7 +73,7 @@ def train(
     ] = None,
     checkpoint: Annotated[str | None, typer.Option(help="With --resume: from this checkpoint.")] = None,
     max_updates: Annotated[
-        int | None, typer.Option(help="Stop (and save) after so many updates; --resume goes on.", min=1)
+        int | None, typer.Option(help="Stop (and save) after this many updates; --resume goes on.", min=1)
     ] = None,
     trust: TrustOption = False,
     as_json: JsonOption = False,

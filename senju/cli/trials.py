@@ -24,7 +24,7 @@ def game_or_default(game: str | None, settings: Settings) -> str | None:
 
 
 def numbers(text: str, option: str = "--workers") -> list[int]:
-    """A list of counts as typed.
+    """A list of counts from the command line.
 
     >>> numbers("1,2, 4")
     [1, 2, 4]
@@ -36,7 +36,7 @@ def numbers(text: str, option: str = "--workers") -> list[int]:
 
 
 def names(text: str, option: str) -> list[str]:
-    """A list of names as typed."""
+    """A list of names from the command line."""
     words = _words(text)
     if not words:
         raise ConfigError(f"{option} {text!r}: expected names, as in serial,threads")

@@ -36,18 +36,18 @@ def usi(
     ] = DEFAULTS.nodes,
     checkpoint: CheckpointOption = None,
     seed: Annotated[
-        int, typer.Option(help="Of moves that are drawn by lot.", min=0, max=MAX_SEED)
+        int, typer.Option(help="Seed of moves that are drawn at random.", min=0, max=MAX_SEED)
     ] = DEFAULTS.seed,
     threads: Annotated[
         int, typer.Option(help="Math threads; one gives the same moves every time.", min=1, max=512)
     ] = DEFAULTS.threads,
     overhead: Annotated[
-        int, typer.Option(help="Milliseconds that every move loses on its way.", min=0, max=60_000)
+        int, typer.Option(help="Milliseconds that sending a move takes.", min=0, max=60_000)
     ] = DEFAULTS.move_overhead,
     byoyomi_margin: Annotated[
         int, typer.Option(help="Milliseconds of a byoyomi or clock left unused.", min=0, max=60_000)
     ] = DEFAULTS.byoyomi_margin,
-    log: Annotated[Path | None, typer.Option(help="Keep a record of all that is said in this file.")] = None,
+    log: Annotated[Path | None, typer.Option(help="Write all messages to this file.")] = None,
     trust: TrustOption = False,
 ) -> None:
     """Serve as an engine for Shogi programs: the USI protocol, on standard input and output.
@@ -76,7 +76,7 @@ def _serve(run: Path, load: "partial[Model]", config: EngineConfig, history: int
     writer = LineWriter(sys.stdout.buffer)
     name = f"senju {__version__} ({run.resolve().name})"
     source: Any = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)  # raw: gives what there is
-    with contextlib.redirect_stdout(sys.stderr):  # nothing but the protocol goes out
+    with contextlib.redirect_stdout(sys.stderr):  # only the protocol is written to standard output
         Engine(name, Thinker(load, writer), writer, config, history).run(source)
     if writer.is_lost:  # the reader has gone: Python's own last flush must not fail
         with contextlib.suppress(OSError):
@@ -116,7 +116,7 @@ def _load_model(run: Path, checkpoint: str | None, trust: bool) -> "Model":
 
     model = Run(run, trust).agent_at(checkpoint).policy()
     gc.collect()
-    gc.freeze()  # what is loaded stays; looking through it again would cost a move a tenth of a second
+    gc.freeze()  # what is loaded stays; scanning it again would cost a tenth of a second during a move
     return model
 
 

@@ -1,4 +1,4 @@
-"""Experiences: decisions as flat arrays, for people who learn in a loop of their own.
+"""Experiences: decisions as flat arrays, for users who write their own training loop.
 
 A rollout has axes for time, row and acting seat; an experience batch has one entry per decision,
 and says of each which weights made it, in which row, game and step, and for which seat.
@@ -20,15 +20,15 @@ from senju.kernels import unpack_legal
 
 
 class ExperienceError(SenjuError, ValueError):
-    """Experiences of different games are put together, or a buffer has no room for them."""
+    """Experiences of different games are merged, or a buffer has no room for them."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Experiences:
     """Decisions, one entry each in every array; `len(experiences)` is their number.
 
-    A decision's own step may pay its seat nothing while the opponent's answer decides the game: learn
-    from `advantages` and `returns`, which have the rewards up to the seat's next decision in them.
+    A decision's own step may give its seat no reward although the opponent's reply decides the game: learn
+    from `advantages` and `returns`, which include the rewards up to the seat's next decision.
     """
 
     observation: NDArray[Any]  # [decision, *observation_shape]
@@ -41,7 +41,7 @@ class Experiences:
     truncated: NDArray[np.bool_]  # a limit ended it; the position has a value still
     advantages: NDArray[np.float32]
     returns: NDArray[np.float32]  # values + advantages
-    is_known: NDArray[np.bool_]  # False where what followed is not: there is nothing to learn from it
+    is_known: NDArray[np.bool_]  # False where the outcome is unknown: do not learn from it
     version: NDArray[np.int64]  # of the weights that acted
     row: NDArray[np.int64]
     game: NDArray[np.int64]  # of the row, counted from 0
@@ -68,9 +68,9 @@ class Experiences:
 
     @staticmethod
     def merge(batches: Sequence["Experiences"]) -> "Experiences":
-        """One batch of all of them, in order; its memory is its own."""
+        """One batch with copies of all of them, in order."""
         if not batches:
-            raise ExperienceError("there is nothing to merge: expected one batch or more")
+            raise ExperienceError("nothing to merge: expected one batch or more")
         for batch in batches[1:]:
             _require_alike(batches[0], batch)
         return Experiences(
@@ -128,7 +128,7 @@ class ExperienceBuffer:
             self.add_batch(other.batch)
 
     def clear(self) -> None:
-        """Forget what is there; the room stays."""
+        """Forget the content; the memory stays allocated."""
         self._size = 0
 
 

@@ -1,6 +1,6 @@
 """How a policy turns logits into actions: sampling, picking the best, and mostly picking the best.
 
-Chance depends on (seed, row id, game number, step, stream) alone.
+Random numbers depend on (seed, row id, game number, step, stream) alone.
 """
 
 import math
@@ -38,7 +38,7 @@ def _sample(
     actions: NDArray[np.int32],
     log_probs: NDArray[np.float32],
 ) -> int:
-    """Sample by inverting the cumulative distribution; return the first row that cannot be, or -1."""
+    """Sample by inverting the cumulative distribution; return the first row without a valid one, or -1."""
     num_places = seats.shape[1]
     for row in range(seats.shape[0]):
         for place in range(num_places):
@@ -121,7 +121,7 @@ def _mostly_best(
     explored: NDArray[np.bool_],  # [row, acting]
     best_values: NDArray[np.float32],  # [row, acting]
 ) -> int:
-    """Draw whether to explore, then any action or the best; return the first row that cannot be, or -1."""
+    """Draw whether to explore, then any action or the best; return the first row without one, or -1."""
     num_places = seats.shape[1]
     for row in range(seats.shape[0]):
         for place in range(num_places):
@@ -156,10 +156,10 @@ EXPLORING = 1 << 16  # added to a stream: a second number for the same decision
 class Acting(NamedTuple):
     """How a network's outputs become actions.
 
-    By a `policy` they are drawn; by `action_values` the best is taken, but for a share epsilon of the
+    By a `policy` they are drawn; by `action_values` the best is taken, except for a share epsilon of the
     moves, which are made at random. Dueling networks give each action's advantage: its value is the
-    position's plus that, less the mean of the legal ones. On a ladder, each of `rungs` shards has
-    an epsilon of its own: the power 1 for the first up to 1 + `ladder` for the last (Horgan 2018).
+    position's plus that, less the mean of the legal ones. On a ladder, each of `rungs` shards has an
+    epsilon of its own: to the power of 1 for the first, up to 1 + `ladder` for the last (Horgan 2018).
     """
 
     by: Literal["policy", "action_values"] = "policy"
@@ -196,7 +196,7 @@ def mostly_best_actions(
     explored: NDArray[np.bool_],
     best_values: NDArray[np.float32],
 ) -> None:
-    """Write the best action, or with a chance of `epsilon` any legal one; which of both; the best value."""
+    """Write the best action, or with probability `epsilon` any legal one; which of both; the best value."""
     row = _mostly_best(
         logits, values, legal, seats, clock, seed, stream, epsilon, is_dueling, actions, explored, best_values
     )
@@ -232,7 +232,7 @@ def _refuse(
     logits: NDArray[np.float32],
     legal: NDArray[np.uint64],
     seats: NDArray[np.int8],
-    all_must_be_finite: bool = False,  # as values; a policy may hold some actions for impossible
+    all_must_be_finite: bool = False,  # True for action values; a policy may have logits of minus infinity
 ) -> None:
     if row < 0:
         return

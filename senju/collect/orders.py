@@ -1,4 +1,4 @@
-"""Orders: what the learner asks of the workers, valid together with one version of the weights."""
+"""Orders: settings that the learner publishes to the workers with each version of the weights."""
 
 from typing import NamedTuple
 

@@ -219,7 +219,7 @@ class PolicyInPlay:
         return self._after
 
     def keep_values(self, seen: Observations, values: Any, chosen: NDArray[np.bool_], time: int) -> None:
-        """Keep what the chosen rows' positions after a step are worth, before any of them starts anew."""
+        """Keep the values of the chosen rows' positions after a step, before new games start."""
         _spread_values(values, seen.seats, chosen, self.view.is_zero_sum, self.slot.bootstrap[time])
 
     def keep_truncated(self, seen: Observations, known: NDArray[np.bool_], time: int) -> None:

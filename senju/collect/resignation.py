@@ -1,7 +1,7 @@
-"""Resignation: games that the network holds for lost are given up, to spend the time on others.
+"""Resignation: games whose value falls below a threshold end early, to spend the time on others.
 
-Nothing is remembered between steps: whether a game is given up follows from the mover's value now and
-from (seed, row id, game number). So every worker, and every replay, gives up the same games.
+Nothing is remembered between steps: whether a game is resigned follows from the mover's value now and
+from (seed, row id, game number). So every worker, and every replay, resigns the same games.
 """
 
 from typing import NamedTuple
@@ -41,17 +41,17 @@ def _resign(
 
 
 class Resignation(NamedTuple):
-    """When a mover gives up: where its position is worth less than -`below`; 0: never.
+    """When a mover resigns: if the value of its position is less than -`below`; 0: never.
 
-    The share `exempt` of the games is played to the end. They keep the value honest: where all lost
-    games were given up, nothing would tell the network that some of them were not lost.
+    The share `exempt` of the games is played to the end. They keep the value correct: if all games
+    below the threshold were resigned, the network could not learn that some of them were not lost.
     """
 
     below: float = 0.0
     exempt: float = 0.1
 
     def check(self, game: Game) -> None:
-        """Refuse games in which giving up does not mean that the other seat wins."""
+        """Refuse games in which resigning does not mean that the other seat wins."""
         if self.below and not (game.is_zero_sum and game.num_seats == 2 and game.num_acting == 1):
             raise ConfigError(
                 f"resign_below={self.below:g} needs a zero-sum game of two seats in turn; {game.name} is "
@@ -66,7 +66,7 @@ class Resignation(NamedTuple):
         seed: np.uint64,
         out: Outcomes,
     ) -> None:
-        """After a step: end the games whose mover, by its value [row, 1] before the step, gives up."""
+        """After a step: end the games whose mover, by its value [row, 1] before the step, resigns."""
         if self.below:
             _resign(values, seats, clock, seed, self.below, self.exempt, *out)
 

@@ -30,7 +30,7 @@ STAGES = ("observe", "evaluate", "choose", "opponents", "step", "restart")  # of
 
 
 def policy_view(game: Game, num_policies: int) -> Game | SeatView:
-    """The game as each of so many policies sees it: all seats, or one seat each."""
+    """The game as each policy sees it: all seats for a single policy, or one seat each."""
     if num_policies not in (1, game.num_seats):
         raise ConfigError(
             f"{num_policies} policies for the {game.num_seats} seats of {game.name}; expected 1 or all"
@@ -196,7 +196,7 @@ class RolloutPlayer:
     def _keep_truncated(
         self, rows: Rows, truncated: NDArray[np.bool_], broken: NDArray[np.int64] | None, time: int
     ) -> None:
-        """Value and keep the positions in which games were truncated, before any of them starts anew."""
+        """Value and keep the positions in which games were truncated, before new games start."""
         self._value_positions(rows, truncated, time)
         known = truncated.copy()
         if broken is not None:

@@ -31,7 +31,7 @@ class Failure(NamedTuple):
 
     opponent: int
     name: str
-    row: int  # the first of those it was asked about
+    row: int  # the first of the rows in the failing call
     game: int
     step: int
     what: str
@@ -61,4 +61,4 @@ class Others(ABC):
 
     @abstractmethod
     def take_failures(self) -> list[Failure]:
-        """Who failed since the last call."""
+        """The failures since the last call."""

@@ -14,18 +14,18 @@ from senju.games.rows import CLOCK, Rows
 
 
 class ShardState(NamedTuple):
-    """All there is to know of a shard between two rollouts."""
+    """The complete state of a shard between two rollouts."""
 
     states: NDArray[np.void]
     clock: NDArray[np.void]
-    seated: NDArray[np.int32]  # [row, seat]: who sits there in the game under way
+    seated: NDArray[np.int32]  # [row, seat]: who sits there in the running game
 
     def copy(self) -> "ShardState":
-        """The same in arrays of its own."""
+        """A copy in new arrays."""
         return ShardState(self.states.copy(), self.clock.copy(), self.seated.copy())
 
     def write(self, state: "ShardState") -> None:
-        """Become equal to another."""
+        """Copy another state into these arrays."""
         for array, value in zip(self, state, strict=True):
             array[:] = value
 

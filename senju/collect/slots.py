@@ -19,7 +19,7 @@ class Slot(NamedTuple):
     `bootstrap[t]` is the value of the position after step t for each seat, NaN where it is not
     known. It is filled where the step truncated the game, and after the last step. Where rollouts are
     kept to be learned from again, the positions in which games were truncated are kept as well
-    (`final_…`): their values change, while what is to be learned waits.
+    (`final_…`), because their values change until they are learned from.
     """
 
     observation: NDArray[Any]  # [time, row, acting, *observation_shape]
@@ -155,15 +155,15 @@ class Ring:
         return Slot(*(column[shard, turn % column.shape[1]] for column in self.columns))
 
     def open(self, shard: int, turn: int) -> None:
-        """The rollout's place is about to be written over."""
+        """Mark the rollout's place: it is about to be overwritten."""
         _set_sequence_number(self.sequence_numbers, shard, turn % self.shape.depth, -1 - turn)
 
     def complete(self, shard: int, turn: int) -> None:
-        """The rollout lies complete in its place."""
+        """Mark the rollout as complete in its place."""
         _set_sequence_number(self.sequence_numbers, shard, turn % self.shape.depth, turn + 1)
 
     def forget(self, turn: int) -> None:
-        """Rollouts from that turn on will be played anew. No worker may be writing."""
+        """Forget rollouts from that turn on: they will be played again. No worker may be writing."""
         self.sequence_numbers[self.begun_turns >= turn] = 0
 
     @property

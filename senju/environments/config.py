@@ -23,9 +23,14 @@ class WorldOptions(ParallelOptions):
     fresh_worlds: bool = Field(
         True, description="Begin each episode in a world as if new; false: trust reset() and memory.clear()."
     )
-    seed: int = Field(0, ge=0, lt=2**63, description="Of all random numbers; also read from config.seed.")
+    seed: int = Field(
+        0, ge=0, lt=2**63, description="Seed of all random numbers; also read from config.seed."
+    )
     timeout: float = Field(
-        300.0, gt=0, le=MOST_SECONDS, description="Seconds for an episode or a training; then it hangs."
+        300.0,
+        gt=0,
+        le=MOST_SECONDS,
+        description="Seconds after which an episode or a training counts as hung.",
     )
     start_timeout: float = Field(
         180.0, gt=0, le=MOST_SECONDS, description="Seconds for a process to get ready."

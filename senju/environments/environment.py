@@ -23,7 +23,7 @@ from senju.workers.thread import ThreadExecutor
 
 
 class ParallelEnvironment:
-    """Plays copies of a user's world in workers, and trains each of its agents by itself.
+    """Plays copies of a user's world in workers, and trains each of its agents separately.
 
     `factory` makes a new world with its agents each time it is called. `config` is the user's own: of it,
     `config.experiment` (epochs, max_turns) and `config.parallel` (see `WorldOptions`) are read here. The
@@ -47,8 +47,8 @@ class ParallelEnvironment:
     def run_experiment_parallel(self, listener: Listener | None = None) -> ExperimentResult:
         """Run `config.experiment.epochs` epochs, and call `listener` with the report of each.
 
-        When it returns, `agents` know all that was learned. When it raises, nothing is left running, and
-        what the agents know is undefined.
+        When it returns, `agents` have learned from all epochs. When it raises, nothing is left running, and
+        the state of the agents is undefined.
         """
         refuse_unguarded()
         with generators_given_back(), math_threads(1), closing(ExperienceFile()) as experience:

@@ -90,7 +90,7 @@ class EpisodeHandler(Handler):
         return Payload([rewards, num_turns, parts])
 
     def _world(self, epoch: int, copy: int) -> WorldCopy:
-        """A world as the factory makes it; whether it has been played before does not show."""
+        """A world as the factory makes it: a new one, or a restored one that was played before."""
         number = copy if self._source.factory.tells_copies_apart else 0
         world = self._kept.pop(number, None)
         if world is None or not self._renew(world):
@@ -111,7 +111,7 @@ class EpisodeHandler(Handler):
         world = self._new_world(number)
         if self._options.fresh_worlds:
             if reason := self._reason_to_make_anew(world):
-                logger.info("the world %s; it is made anew for each episode", reason)
+                logger.info("the world %s; it is made again for each episode", reason)
                 self._can_keep = False
                 return None
             world.snapshot.take()

@@ -39,7 +39,7 @@ class WorldFactory:
 
     @property
     def tells_copies_apart(self) -> bool:
-        """Whether it asks which copy it makes, or for a seed."""
+        """Whether it has a parameter for the copy's number or for a seed."""
         return not set(self._parameters).isdisjoint({*_COPY_NAMES, "seed"})
 
     def make(self, config: Any, seed: int, copy: int) -> Any:
@@ -76,7 +76,7 @@ class WorldSource:
         self._config = _without_classes(config)
 
     def new_world(self, copy: int, purpose: Purpose, *numbers: int) -> Any:
-        """A new world, made by random numbers of this purpose; `copy` is what the factory is told."""
+        """A new world, made by random numbers of this purpose; `copy` is passed to the factory."""
         seed = self.settings.parallel.seed
         set_generators(seed, purpose, *numbers)
         return self.factory.make(deepcopy(self._config), seed_of(seed, purpose, *numbers), copy)

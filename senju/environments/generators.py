@@ -34,14 +34,14 @@ def seed_of(seed: int, purpose: Purpose, *numbers: int) -> int:
 
 
 def set_generators(seed: int, purpose: Purpose, *numbers: int) -> None:
-    """Set the three generators by a seed, a purpose and what the numbers name."""
+    """Seed the three generators by a seed, a purpose and numbers, such as copy and epoch."""
     words = np.random.SeedSequence([seed, purpose, *numbers]).generate_state(8)
     random.seed(int(words[0]) << 32 | int(words[1]))
     np.random.seed(words[2:6])
     seed_of_torch = int(words[6]) << 31 | int(words[7]) >> 1
     if _has_accelerator():
         torch.manual_seed(seed_of_torch)
-    else:  # the other takes a millisecond, for a note of where it was called
+    else:  # torch.manual_seed takes a millisecond, to record where it was called
         torch.default_generator.manual_seed(seed_of_torch)
 
 

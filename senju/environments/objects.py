@@ -51,7 +51,7 @@ Contents = Literal["none", "array", "items", "dict", "attributes", "state", "mod
 
 
 def _cached(function: Callable[[type], T]) -> Callable[[type], T]:
-    return cache(function)  # typed: mypy does not take classes for hashable
+    return cache(function)  # typed: mypy does not know that classes are hashable
 
 
 class ObjectKind(NamedTuple):
@@ -62,8 +62,8 @@ class ObjectKind(NamedTuple):
     classes: Any
     read: Callable[[Any], Any] = lambda value: []
     fill: Callable[[Any, Any], object] | None = None  # puts contents into an object; None: it never changes
-    new: Callable[[Any, Any], Any] | None = None  # of meta and contents; None: an empty object of its class
-    meta: Callable[[Any], Any] = lambda value: None  # what else a new one is made of, as JSON has it
+    new: Callable[[Any, Any], Any] | None = None  # from meta and contents; None: an empty object of its class
+    meta: Callable[[Any], Any] = lambda value: None  # what else a new one is made from, as JSON values
     fits: Callable[[Any, Any, Any], bool] | None = None  # whether contents fit; None: if `meta` is equal
 
     def accepts(self, value: Any, meta: Any, contents: Any = None) -> bool:
@@ -343,7 +343,7 @@ def slots_of(cls: type) -> tuple[Any, ...]:
 
 
 def walk(root: object, name: str) -> Iterator[tuple[Path, Any, ObjectKind, list[Child]]]:
-    """All objects that `root` leads to, each once, depth first, but for plain values.
+    """All objects that `root` leads to, each once, depth first, except for plain values.
 
     Yields an object's path, the object, its kind, and an empty list: the caller adds what to visit next.
     """

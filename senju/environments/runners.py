@@ -79,7 +79,7 @@ class TaskRunner:
         self._finished.append(FinishedTask(task, self.role.result(assignment, payload), activity))
 
     def take(self) -> list[FinishedTask]:
-        """The tasks that were finished since the last call; raises what made one impossible."""
+        """The tasks finished since the last call; raises the error that stopped them, if any."""
         taken, self._finished = self._finished, []
         return taken
 

@@ -42,7 +42,7 @@ class EpochReport(NamedTuple):
 
 @dataclass(frozen=True)
 class ExperimentResult:
-    """Every epoch's figures, what went wrong and was healed, and who did what when."""
+    """Every epoch's figures, the failures that were repaired, and the timeline of all workers."""
 
     epochs: tuple[EpochReport, ...]
     events: tuple[str, ...]

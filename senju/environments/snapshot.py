@@ -43,8 +43,8 @@ class WorldSnapshot:
         self.generators: list[Any] = []  # in an order that depends on nothing but the factory
         self._found: list[tuple[_Fill, Any, Callable[[Any], Any]]] = []
         self._contents: list[tuple[_Fill, Any, Any]] = []
-        self._weights: list[tuple[Tensor, Tensor]] = []  # where they lie, and a copy
-        self._arrays: list[tuple[Any, Any]] = []  # and a copy
+        self._weights: list[tuple[Tensor, Tensor]] = []  # each with its copy
+        self._arrays: list[tuple[Any, Any]] = []  # each with its copy
         for path, value, kind, children in walk(root, "world"):
             children.extend(self._visit(path, value, kind))
 
@@ -94,7 +94,7 @@ class WorldSnapshot:
         self._arrays = [(array, copy) for fill, array, copy in self._contents if fill is _fill_array]
 
     def restore(self) -> bool:
-        """Restore all but weights; False: an array has another shape, and the world is of no more use."""
+        """Restore all but weights; False: an array has another shape, so the world cannot be used again."""
         if any(value.shape != copy.shape or value.dtype != copy.dtype for value, copy in self._arrays):
             return False
         for fill, value, content in self._contents:

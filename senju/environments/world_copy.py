@@ -2,7 +2,7 @@
 
 The result of an episode follows from (seed, copy, epoch) and what the agents act by: their learners publish
 the networks and numbers of the models, without memory and optimizer. Numbers that acting itself changes, such
-as a count of steps or an epsilon that falls with each action, go the other way.
+as a count of steps or an epsilon that falls with each action, are sent back to the learners.
 """
 
 import traceback
@@ -199,7 +199,7 @@ def apply_changes(agent: Any, changes: Changes, before: dict[str, float]) -> Non
 
 @contextmanager
 def locating_errors(locate: Callable[[BaseException], str], passing: Any = SenjuError) -> Iterator[None]:
-    """Raise what the user's code raises as a WorkerError that says where, but for the classes `passing`."""
+    """Raise the user's errors as a WorkerError that says where; the classes `passing` are not changed."""
     try:
         yield
     except passing:
@@ -234,7 +234,7 @@ def _replace(agent: Any, name: str, method: Callable[..., Any], who: str) -> Non
 
 
 def _is_within(action: Any, count: int) -> bool:
-    """Whether an action is one of so many; what is no single number is the agent's own affair."""
+    """Whether an action is from 0 to `count` - 1; actions that are not single numbers are not checked."""
     if type(action) is int:
         return 0 <= action < count
     if hasattr(action, "numel") or isinstance(action, np.ndarray):

@@ -156,7 +156,7 @@ class _Match:
         self.players, self.opening_plies = players, opening_plies
         numbers = np.arange(num_games, dtype=np.uint32)
         self.games = Games(game, numbers // 2, seed)  # both games of a pair start alike
-        self.games.rows.clock["row"] = FIRST_ROW + numbers  # but players draw on their own
+        self.games.rows.clock["row"] = FIRST_ROW + numbers  # but players have their own random numbers
         self.first_seat = numbers.astype(np.int64) % 2  # the seat of the first player
         oracle = players[1].oracle
         self.judge = MoveJudge(oracle) if oracle is not None else None

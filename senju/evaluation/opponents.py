@@ -68,7 +68,7 @@ def past_selves(run: Run, at_most: int = PAST_SELVES) -> list[str]:
 
 
 def spread(updates: list[int], newest: int, at_most: int) -> list[int]:
-    """At most so many of these updates: the oldest, then about even steps towards the newest.
+    """At most `at_most` of these updates: the oldest, then about even steps towards the newest.
 
     >>> spread([10, 20, 30, 40, 50, 60, 70, 80], 90, 4)
     [10, 30, 50, 70]

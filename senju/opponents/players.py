@@ -101,8 +101,8 @@ EXPANDED_AT_ONCE = 1 << 17  # positions, to bound memory
 class MinimaxPlayer(Player):
     """Looks `depth` plies ahead, knows only finished games, and draws among equally good moves.
 
-    It works through the Game contract alone, a whole generation of positions at a time, so that
-    every two-seat zero-sum game without chance has it.
+    It works through the Game contract alone, a whole generation of positions at a time, so it can play
+    every two-seat zero-sum game without chance.
     """
 
     is_deterministic = False
@@ -152,7 +152,7 @@ class MinimaxPlayer(Player):
 
 
 class GreedyPlayer(Player):
-    """Takes what the game's own heuristic holds for best, one or two plies ahead; draws among equals."""
+    """Plays the best move by the game's own heuristic, one or two plies ahead; draws among equals."""
 
     is_deterministic = False
 
@@ -167,7 +167,7 @@ class GreedyPlayer(Player):
 
 
 class PerfectPlayer(Player):
-    """No mistake where the game's oracle can judge; elsewhere minimax, four plies deep.
+    """Plays perfectly where the game's oracle can solve the position; elsewhere minimax, four plies deep.
 
     Among moves that keep the best reachable result it takes the quickest win or the longest
     defence that minimax sees, and draws among equals.

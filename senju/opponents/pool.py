@@ -44,7 +44,7 @@ class OpponentsConfig(Part):
     )
     fixed: tuple[str, ...] = Field(
         (),
-        description="Opponents besides: random, minimax:DEPTH, a run, RUN@UPDATE, package.module:function.",
+        description="Other opponents: random, minimax:DEPTH, a run, RUN@UPDATE, package.module:function.",
     )
     fixed_share: Proportion = Field(
         0.25, description="Share of the fixed opponents, where there are snapshots too."
@@ -62,7 +62,8 @@ class OpponentsConfig(Part):
         0.05, description="Share of random moves of opponents that play by action values."
     )
     on_failure: Literal["stop", "drop"] = Field(
-        "stop", description="Whether an opponent that raises or cheats ends the run, or leaves it."
+        "stop",
+        description="Whether an opponent that raises or moves illegally ends the run, or is dropped.",
     )
 
     @property
@@ -114,7 +115,7 @@ def _count_results(
     seated: NDArray[np.int32],  # [time, row, seat]
     current: int,
     ids: NDArray[np.int32],
-    totals: NDArray[np.float64],  # [row, seat], of the games under way
+    totals: NDArray[np.float64],  # [row, seat], of the running games
     counts: NDArray[np.int64],  # [opponent, 3]: wins, draws and losses of the learner
 ) -> None:
     """Compare rewards with the learner's in each game that ended, unless an opponent's failure cut it off."""
@@ -144,9 +145,9 @@ def _least_missed(ordinals: Sequence[int]) -> int:
     """The index of the snapshot to drop, so that the others stay spread over the whole past.
 
     Snapshots are numbered 1, 2, 3, … by age. The newest quarter, with the one that comes, always stays. Of
-    the others, those go first that can be halved least often, the oldest of these first: multiples of some
-    power of two stay, and from the oldest on those of the next power. So of n snapshots, k of them the
-    newest, no two neighbours are further apart than 2 / (n - k + 1) of the whole past.
+    the others, the first to go are those whose number can be halved least often, and of these the oldest:
+    multiples of some power of two stay and, beginning with the oldest, those of the next power. So of n
+    snapshots, k of them the newest, neighbours are at most 2 / (n - k + 1) of the whole past apart.
 
     >>> _least_missed([4, 6, 8, 10, 12])
     1
@@ -227,7 +228,7 @@ class OpponentPool:
 
     def _drop(self, failure: Failure) -> None:
         member = next((m for m in self.members if m.number == failure.opponent and m.is_drawn), None)
-        if member is None:  # dropped already: it failed in another shard too, or in a game under way
+        if member is None:  # dropped already: it failed in another shard too, or in a running game
             return
         others = [each for each in (*self.fixed, *self.snapshots) if each is not member]
         if not others and not self.config.snapshot_interval:
@@ -266,7 +267,7 @@ class OpponentPool:
         free = [place for place in range(self.config.num_places) if place not in taken]
         if not free:
             logger.warning(
-                "no snapshot is taken after update %d: games under way use all %d places; set a larger "
+                "no snapshot is taken after update %d: running games use all %d places; set a larger "
                 "opponents.snapshot_interval, or collect.max_game_length",
                 update,
                 self.config.num_places,

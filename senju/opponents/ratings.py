@@ -7,13 +7,13 @@ update game by game (Elo, Glicko, OpenSkill) would be worse here, since agents t
 - Order does not matter: the same counts give the same ratings, in any order of reports, so a run that was
   resumed and one that was not agree, and so do any numbers of workers.
 - Uncertainty is joint: the covariance knows that two players are rated by the same third one, so that the
-  difference of two ratings may be far surer than either of them.
+  difference of two ratings may be much more certain than either of them.
 - Cycles do not shift it: where A beats B, B beats C and C beats A, all three stay equal, however often
   they play; sequential updates favour the latest winner.
 
 Deviations come from the curvature at the fitted point. They are too wide rather than too narrow where
 many games are drawn, since a draw counts as half a win and half a loss, and rough for a player who only
-won or only lost: of that one the results merely say that it is far away.
+won or only lost: the results then only say that the difference is large.
 """
 
 import math
@@ -65,7 +65,7 @@ class Ratings(tuple[Rating, ...]):
 
 
 def expected_score(points_ahead: float) -> float:
-    """The expected score of a player who is so many points ahead.
+    """The expected score of a player whose rating is higher by this number of points.
 
     >>> round(expected_score(400), 3)
     0.909
@@ -80,7 +80,7 @@ def fit_ratings(
 ) -> Ratings:
     """Rate the named players by wins, draws and losses of the first of each pair against the second.
 
-    Numbers in `results` are places in `names`, or its keys. Players without a name are fitted too, but not
+    Numbers in `results` are indices into `names`, or its keys. Players without a name are fitted too, but not
     listed: games against them still inform the ratings of the others. `random` has the rating 0; where it
     is not among the names, their mean is 0.
 
@@ -121,8 +121,8 @@ def _score_matrix(numbers: Sequence[int], results: Mapping[tuple[int, int], Scor
 def _fit(scores: NDArray[np.float64], variance: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The most likely log-odds and their covariance, by Newton's method.
 
-    The logarithm of the posterior is concave; steps are shortened to where the quadratic it is taken for
-    still resembles it, and halved until it grows.
+    The logarithm of the posterior is concave; steps are shortened to where its quadratic approximation is
+    good, and halved until the logarithm grows.
     """
     games = scores + scores.T
     strengths = np.zeros(len(scores))
@@ -152,7 +152,7 @@ def _log_posterior(strengths: NDArray[np.float64], scores: NDArray[np.float64], 
 def _curvature(
     expected: NDArray[np.float64], games: NDArray[np.float64], variance: float
 ) -> NDArray[np.float64]:
-    """Minus the Hessian of the logarithm of the posterior."""
+    """The negative Hessian of the logarithm of the posterior."""
     information = games * expected * (1.0 - expected)
     return np.diag(information.sum(axis=1) + 1.0 / variance) - information
 

@@ -29,7 +29,7 @@ from senju.opponents.players import AgentPlayer, Player
 
 OPPONENT, ACTIVE = int(Stream.OPPONENT), int(Stream.ACTIVE_OPPONENTS)
 
-_READY_ROLLOUTS = 4  # the opponents of so many rollouts keep a network with their weights
+_READY_ROLLOUTS = 4  # the opponents of the last 4 rollouts keep a network with their weights
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,8 @@ class Agent:
         """Probabilities of every action and values, for the seats that act.
 
         [row, actions] and [row] where seats take turns; with an axis for the seats behind the rows
-        where all act at once, and zeros for those that do not. An agent that learned action values is
-        sure of the best one.
+        where all act at once, and zeros for those that do not. An agent that learned action values
+        gives the best action the probability 1.
         """
         logits, values, legal = self._evaluate(states)
         if self.acting.by == "action_values":

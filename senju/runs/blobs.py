@@ -26,7 +26,7 @@ _CODES |= {"|i1": "I8", "|u1": "U8", "|b1": "BOOL"}
 
 
 class BlobStore:
-    """The blobs of one run's checkpoints, in the folder `blobs` among them.
+    """The blobs of one run's checkpoints, in the folder `blobs` beside them.
 
     name = store.write("snapshot_7", {"weights": weights})
     folder.save(update, Checkpoint(tensors, state, blobs=(name,)), keep)

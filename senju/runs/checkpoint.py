@@ -176,7 +176,7 @@ class CheckpointFolder:
         if not left:
             return
         sync_folder(self.path, self._run)  # after a power cut, no checkpoint may come back without its blobs
-        for state in self.path.glob(f"*/{STATE}"):  # also of checkpoints set aside
+        for state in self.path.glob(f"*/{STATE}"):  # also those of checkpoints set aside
             if not state.parent.name.startswith(UNFINISHED):
                 left -= {*read_content(state.parent).blobs}
         for name in left:

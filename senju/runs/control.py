@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 MAX_REQUEST, MAX_ANSWER = 2**16, 2**24  # bytes
 MAX_CLIENTS = 16  # answered at once
 CLIENT_SECONDS = 5.0  # for a client to say what it wants, and again to take its answer
-CLOSING_SECONDS = 10.0  # for answers under way when training ends
+CLOSING_SECONDS = 10.0  # for answers that are unfinished when training ends
 RETRY_SECONDS = 1.0  # after no file descriptor was left for a client
 
 Answer = dict[str, Any]
@@ -83,7 +83,7 @@ class ControlServer:
         self.close()
 
     def close(self) -> None:
-        """Take no more clients, remove the socket, let answers under way finish; may be called twice."""
+        """Take no more clients, remove the socket, let unfinished answers finish; may be called twice."""
         self._end.close()
 
     def _serve(self, listener: socket.socket, closed: socket.socket) -> None:
@@ -144,7 +144,7 @@ class ControlServer:
             thread.join(max(0.0, deadline - monotonic()))
             with self._guard:
                 if thread in self._clients:
-                    logger.warning("a command was still under way when the run ended; it gets no answer")
+                    logger.warning("a command was still being executed when the run ended; it gets no answer")
                     with suppress(OSError):
                         self._clients[thread].shutdown(socket.SHUT_RDWR)
 

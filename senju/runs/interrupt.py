@@ -22,7 +22,7 @@ class StopRequest:
 
     @property
     def is_set(self) -> bool:
-        """Whether to stop after the step under way."""
+        """Whether to stop after the current step."""
         return self.signal is not None
 
     @property
@@ -60,10 +60,10 @@ def stop_on_signals() -> Iterator[StopRequest]:
         request.signal = signal.Signals(number)
         logger.warning("stopping: this step is finished and saved first; once more stops at once")
 
-    with arrivals, arrive:  # closed last: a signal is written to the number, whatever file has it by then
+    with arrivals, arrive:  # closed last: signals are written to this descriptor
         previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
         # Written to at once, from whichever thread the signal came to. `handle` only runs when the main
-        # thread gets round to it: too late for a sleep that begins just after the signal.
+        # thread continues: too late for a sleep that begins just after the signal.
         previous_wake = signal.set_wakeup_fd(arrive.fileno(), warn_on_full_buffer=False)
         try:
             yield request

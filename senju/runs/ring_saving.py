@@ -1,7 +1,7 @@
 """Saving the ring of rollouts while training goes on: each turn once, as a blob, by a thread of its own.
 
-A checkpoint names the blobs of all turns that the ring keeps. Most were written long before: it waits only
-for the last, however large the ring is.
+A checkpoint names the blobs of all turns that the ring keeps. Most were written long before, so saving waits
+only for the last ones, however large the ring is.
 """
 
 import logging
@@ -98,7 +98,7 @@ class RingSaver:
             columns = self._saved_columns(slot, slot.final_at)
             arrays |= {f"{shard}.{column}": values for column, values in columns.items()}
         name = self._store.write(f"{self._prefix}turn_{turn:09d}", arrays)
-        assert self._shards_with(turn) == shards, f"turn {turn} was written over while it was saved"
+        assert self._shards_with(turn) == shards, f"turn {turn} was overwritten while it was saved"
         return name
 
     def _shards_with(self, turn: int) -> list[int]:

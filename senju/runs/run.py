@@ -34,7 +34,7 @@ class Run(RunFolder):
     """A training run on disk. `Run(path)` opens one; `Run.create` starts a folder for one.
 
     A run that names code outside of senju and of installed packages is refused with a TrustError, unless
-    it was trained on this machine with that code; `trust=True` loads it all the same.
+    it was trained on this machine with that code; `trust=True` loads it anyway.
     """
 
     def __init__(self, path: str | os.PathLike[str], trust: bool = False) -> None:
@@ -44,7 +44,7 @@ class Run(RunFolder):
 
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> "Run":
-        """Make the folder of a new run; an existing one is never written over."""
+        """Make the folder of a new run; an existing one is never overwritten."""
         with new_folder(path):
             (path / CHECKPOINTS).mkdir()
             replace_durably(path / CONFIG, encoded(dump_config(config)))
@@ -161,7 +161,7 @@ class Run(RunFolder):
         return {part: settings[part] for part in parts}
 
     def _completed(self, part: str, saved: Mapping[str, Any]) -> Any:
-        """A part's saved settings, with defaults for those that the senju that saved them did not have."""
+        """A part's saved settings, with defaults for settings that are newer than the checkpoint."""
         settings = self.config.model_dump(mode="json")
         del settings[part]
         try:

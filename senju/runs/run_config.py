@@ -79,16 +79,16 @@ class EvaluationConfig(Part):
     )
     opponents: tuple[str, ...] = Field(
         ("random",),
-        description="Who is played: random, minimax:DEPTH, greedy:DEPTH, perfect, a run, RUN@UPDATE.",
+        description="Opponents: random, minimax:DEPTH, greedy:DEPTH, perfect, a run, RUN@UPDATE.",
     )
-    final_opponents: tuple[str, ...] = Field((), description="Who is played in addition at the end.")
+    final_opponents: tuple[str, ...] = Field((), description="Additional opponents at the end.")
 
 
 class CheckpointConfig(Part):
     """When the whole system is saved."""
 
     interval: int = Field(25, ge=1, description="Updates between checkpoints.")
-    keep: int = Field(3, ge=1, le=10_000, description="How many are kept; the oldest go.")
+    keep: int = Field(3, ge=1, le=10_000, description="How many are kept; the oldest are removed.")
 
 
 class RunConfig(Part):
@@ -102,7 +102,7 @@ class RunConfig(Part):
     evaluation: EvaluationConfig = EvaluationConfig()
     opponents: OpponentsConfig = OpponentsConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
-    seats: dict[str, SeatConfig] = Field({}, description="Seat by seat, what is different there.")
+    seats: dict[str, SeatConfig] = Field({}, description="Settings of single seats, by number.")
     learners: LearnerKind = Field(
         "auto", description="How agents are trained: one by one (sequential), in processes, or stacked."
     )
@@ -113,7 +113,7 @@ class RunConfig(Part):
     total_steps: int = Field(
         1_000_000, ge=1, description="Decisions to learn from, rounded up to whole updates."
     )
-    seed: int = Field(0, ge=0, lt=2**63, description="Of everything random in the run.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of all random numbers in the run.")
     device: str = Field("cpu", description="Where the learner computes: cpu, cuda, cuda:1, …")
     threads: int = Field(
         0,

@@ -114,7 +114,7 @@ class RunFolder:
 def new_folder(path: Path) -> Iterator[None]:
     """Make the folder of a new run, or of several; an error inside the block removes it again.
 
-    An existing one is never written over.
+    An existing one is never overwritten.
     """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:

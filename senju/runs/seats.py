@@ -23,14 +23,14 @@ from senju.runs.parallel_options import ParallelOptions
 class SeatConfig(Part):
     """Settings of one seat's agent; its model and algorithm override those of the run."""
 
-    model: str | Settings = Field({}, description="The agent's network, where it is another.")
-    algorithm: str | Settings = Field({}, description="The agent's algorithm, where it is another.")
+    model: str | Settings = Field({}, description="The agent's network, if it differs from the run's.")
+    algorithm: str | Settings = Field({}, description="The agent's algorithm, if it differs from the run's.")
     train_every: int = Field(
-        1, ge=1, le=10_000, description="It is trained at every n-th of the times that agents are trained."
+        1, ge=1, le=10_000, description="The agent is trained every n-th time that agents are trained."
     )
     order: int = Field(0, description="Agents with smaller numbers are trained first.")
     learns: bool = Field(
-        True, description="Off: it acts as it began (by DQN: with epsilon_start), and never learns."
+        True, description="Off: it keeps its first weights (with DQN it acts with epsilon_start)."
     )
 
 

@@ -242,7 +242,7 @@ def _lane(track: str, spans: Sequence[Span], window: _Window, top: float) -> lis
 
 
 def busy_share(spans: Iterable[Span], began: float, ended: float) -> float:
-    """The share of a time in which at least one of the spans was under way; waiting does not count.
+    """The share of a time in which at least one of the spans was running; waiting does not count.
 
     >>> spans = [Span("learner", "learn", 0.0, 2.0, {}), Span("learner", "publish", 1.0, 3.0, {})]
     >>> busy_share(spans, began=0.0, ended=4.0)
@@ -307,7 +307,7 @@ def _text(x: float, y: float, text: str, anchor: str = "start", more: str = "") 
 
 
 def _safe(text: str) -> str:
-    """Text as XML may hold it, which knows no control characters (a traceback's colours, say)."""
+    """Text without control characters, such as a traceback's colours, which XML does not allow."""
     return escape("".join(character if character.isprintable() else " " for character in text))
 
 

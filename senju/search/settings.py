@@ -7,7 +7,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from senju.config import Part
 
 MAX_TREE_NODES: Final = 50_000_000
-MAX_TREE_MIB: Final = 2**16  # so many nodes rarely take more
+MAX_TREE_MIB: Final = 2**16  # the largest tree rarely takes more
 
 
 class SearchConfig(Part):
@@ -36,7 +36,7 @@ class SearchConfig(Part):
         3,
         ge=0,
         le=1000,
-        description="Within so many plies of the root, every move is checked for ending the game.",
+        description="Up to this many plies from the root, every move is checked for ending the game.",
     )
     max_tree_nodes: PositiveInt = Field(
         1_000_000,

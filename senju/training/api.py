@@ -79,7 +79,7 @@ def train_dqn(
     listener: TrainingListener | None = None,
     **settings: Any,
 ) -> Agent:
-    """Train an agent by DQN for so many episodes against opponents, and return it.
+    """Train an agent by DQN for `n_episodes` episodes against opponents, and return it.
 
     Each worker plays `episodes_per_batch` whole episodes, then the learner takes
     `learning_steps_per_batch` steps on `batch_size` decisions from the replay, on `device`. The default is
@@ -181,7 +181,7 @@ def prepare(
 
 
 def _with_workers(settings: Settings, num_workers: int, before: Settings) -> Settings:
-    """Settings for so many workers: of the named backend, or of the run's, or of `processes`."""
+    """Settings for this number of workers: of the named backend, or of the run's, or of `processes`."""
     given = merged({"backend": {}}, settings)["backend"]
     if not isinstance(given, dict):
         return settings  # validation reports the error later

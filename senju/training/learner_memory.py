@@ -97,7 +97,7 @@ class Room(NamedTuple):
 
 
 def room_for(state: LearnerState, weights: Weights) -> Room:
-    """What a learner will need, as it is at its start: Adam's two moments are to come."""
+    """The memory that a learner will need; at its start it does not have Adam's two moments yet."""
     num_tensors = len(state.tensors)
     to_come = 2 * weights.nbytes + 3 * num_tensors * _BYTES_PER_NAME + _SPARE_BYTES
     return Room(weights.nbytes, _encode(state, None).nbytes + to_come)

@@ -57,7 +57,7 @@ class LearnerProcesses(LearnerRunner):
         self._wanted, self._sockets = num_processes, tuple[str, ...]()
         self._limits = Limits(learner_timeout, start_timeout, attempts)
         self._descriptors: list[int] = []
-        self._numbers = [0] * len(self.seats)  # trainings so far, the ordered ones included
+        self._numbers = [0] * len(self.seats)  # trainings so far, including those submitted
         self._epsilons = [0.0] * len(self.seats)
         self._waited, self._stages = 0.0, dict[str, float]()
         learning = [seat.seat for seat in self.seats if seat.learns]
@@ -192,7 +192,7 @@ class LearnerProcesses(LearnerRunner):
         self._write(seat, learner)
 
     def take_timings(self) -> dict[str, float]:
-        """The time spent waiting here, divided by what the learners did."""
+        """The time spent waiting for learners, divided among their stages."""
         waited, self._waited = self._waited, 0.0
         spent, self._stages = self._stages, {}
         busy = sum(spent.values())

@@ -35,7 +35,7 @@ class Training(NamedTuple):
 
 
 class SharedAgents(NamedTuple):
-    """The agents, as each process that trains them has them."""
+    """The agents and their memory, as each learner process sees them."""
 
     seats: Sequence[LearnerSettings]
     view: SeatView
@@ -44,7 +44,7 @@ class SharedAgents(NamedTuple):
     is_following: bool  # whether rollouts may be overwritten while they are learned from
 
     def new_learner(self, seat: int) -> Learner:
-        """An agent's learner at its start; what it replays lies in its ring."""
+        """An agent's learner at its start; its replay is in its ring."""
         learner = new_learner(self.seats[seat], self.view)
         learner.is_following = self.is_following
         learner.attach(self.rings[seat], self.view)
@@ -136,7 +136,7 @@ class LearnerHandler(Handler):
         number, (seat, turns, shards, *others) = task.values
         training = TrainingTask(seat, tuple(turns), tuple(map(tuple, shards)), *others)
         shared = self._agents.memory.states[seat]
-        learner = self._learners.pop(seat, None)  # if this raises, it does not come back
+        learner = self._learners.pop(seat, None)  # if training raises, it stays removed
         if learner is None or self._stamps[seat] != shared.stamp:
             learner = self._restore(seat)
         if shared.version == number:

@@ -1,6 +1,6 @@
 """The training loop: collect, learn, publish, with the learners and the opponents that belong to it.
 
-It knows nothing of runs and folders: the trainer drives the loop and saves it; trials drive it by hand.
+It knows nothing of runs and folders: the trainer steps the loop and saves it; trials step it themselves.
 """
 
 import dataclasses
@@ -109,7 +109,7 @@ class Loop:
         return metrics
 
     def publish(self) -> None:
-        """Let the learner's weights act from the next rollout on, and the orders of now hold."""
+        """Publish the learner's weights and the current orders for the next rollouts."""
         version, epsilons = self.learner.version, self.learner.epsilons
         orders = Orders(version, epsilons) if self.pool is None else self.pool.orders(version, epsilons)
         self.backend.publish(self.learner.weights(), version, orders, self._new_opponents)

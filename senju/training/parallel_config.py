@@ -53,7 +53,7 @@ class ParallelConfig(GameEndOptions, WorkerOptions):
         None, description="Seconds after which `collect_experiences` returns with less; none: it waits."
     )
     queue_maxsize: Annotated[int, Field(ge=1, le=65)] = Field(
-        1, description="Batches a worker keeps, with the one you took last; 1: it plays when you collect."
+        1, description="Batches a worker has, including your last one; 1: it plays when you collect."
     )
     use_shared_memory: bool = Field(True, description="Use shared memory; processes always do.")
     compression_enabled: bool = Field(

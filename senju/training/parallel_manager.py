@@ -148,7 +148,7 @@ class ParallelManager:
             return self._hand_over(target_steps)
 
     def _receive(self, goal: float | None, deadline: float | None) -> None:
-        """Take rollouts until so many decisions wait or the time is up; None: take them once."""
+        """Take rollouts until `goal` decisions wait or the time is up; None: take them once."""
         while goal is None or self._num_waiting() < goal:
             left = None if deadline is None else max(deadline - monotonic(), 0.0)
             rollouts = self._backend.collect(left)
@@ -170,7 +170,7 @@ class ParallelManager:
         return sum(map(len, self._waiting))
 
     def _hand_over(self, limit: int | None) -> Experiences:
-        """The first experiences that wait; those beyond the limit wait on."""
+        """The first waiting experiences, up to the limit; the others keep waiting."""
         if not self._waiting:
             return no_experiences(self.game)
         batch = self._waiting[0] if len(self._waiting) == 1 else Experiences.merge(self._waiting)

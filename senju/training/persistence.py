@@ -50,7 +50,7 @@ class RunPersistence:
         return folder.latest() if folder.all() else None
 
     def _saved_fixed(self) -> list[FixedOpponent] | None:
-        """Fixed opponents as they were when the run began, whatever became of their own runs."""
+        """Fixed opponents as they were when the run began, even if their own runs have changed."""
         path = self._find() if self.config.has_opponents else None
         if path is None:
             return None
@@ -77,7 +77,7 @@ class RunPersistence:
         return {number: self._store.read_weights(name) for number, name in self._blobs.items()}
 
     def note_turn(self, update: int) -> None:
-        """The rollouts of an update are learned from: write them now if the next checkpoint needs them."""
+        """The update's rollouts have been learned from: save them now if the next checkpoint needs them."""
         interval = self.config.checkpoint.interval
         next_save = min(-(-update // interval) * interval, self.config.total_updates)
         for seat, saver in self._savers.items():

@@ -236,7 +236,7 @@ class Trainer:
         return {"lag_mean": sum(lags) / len(lags), "lag_max": float(max(lags))}
 
     def _report(self) -> dict[str, Any]:
-        """Where the run stands, for other terminals; asked from another thread."""
+        """Where the run stands, for other terminals; called from another thread."""
         latest, learner = self._latest, self.learner
         found: dict[str, Any] = {
             "update": self.update,
@@ -299,7 +299,7 @@ class Trainer:
 
 
 def _rewards_per_game(rollouts: list[Rollout], count: int) -> dict[str, float]:
-    """What every agent got in a batch for each game that ended in it; nothing where none did."""
+    """Each agent's reward in a batch, per game that ended in it; empty if no game ended."""
     if not count:
         return {}
     totals = [

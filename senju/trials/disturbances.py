@@ -19,10 +19,10 @@ _LONGEST_PAUSE = 2  # disturbances that may come before it ends
 
 
 def send_signal(pid: int, number: signal.Signals) -> bool:
-    """Send a signal to a descendant of this process; False where it is gone already."""
+    """Send a signal to a descendant of this process; False if it has ended already."""
     try:
         ancestors = [parent.pid for parent in psutil.Process(pid).parents()]
-        if os.getpid() not in ancestors:  # the number belongs to another process by now
+        if os.getpid() not in ancestors:  # another process has this pid by now
             return False
         os.kill(pid, number)
     except (psutil.NoSuchProcess, ProcessLookupError):
@@ -31,7 +31,7 @@ def send_signal(pid: int, number: signal.Signals) -> bool:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process stands still by a signal, or is gone."""
+    """Whether a process is stopped by a signal, or has ended."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_STOPPED
     except psutil.NoSuchProcess:
@@ -44,7 +44,7 @@ def processes_of(status: BackendStatus, states: Sequence[str] = READY) -> list[i
 
 
 class Disturber:
-    """Disturbs a backend how and when a seed says; what its workers are doing then depends on the clock."""
+    """Disturbs a backend at random by a seed; what its workers do at that moment depends on the clock."""
 
     def __init__(self, backend: Backend, seed: int, most_workers: int) -> None:
         self._backend, self._most_workers = backend, most_workers

@@ -22,7 +22,7 @@ from senju.trials.disturbances import processes_of, send_signal
 from senju.trials.rig import SERIAL, Rig, backend_settings, backend_text, has_workers
 from senju.trials.scale import require_sync
 
-LOOK_SECONDS = 0.0005  # between two looks whether a worker plays
+CHECK_SECONDS = 0.0005  # between two checks whether a worker plays
 EVENTS_OF_HEALING = ("worker_failed", "worker_lost", "worker_hung")
 
 
@@ -142,19 +142,19 @@ def killing(backend: Backend, moment: random.Random) -> Iterator[list[int]]:
     """
     killed: list[int] = []
     is_over = threading.Event()
-    choice, sightings = moment.random(), moment.randrange(4)
+    choice, skipped = moment.random(), moment.randrange(4)
 
     def kill_one_of(pids: Sequence[int]) -> None:
         chosen = pids[int(choice * len(pids)) :][:1]
         killed.extend(pid for pid in chosen if send_signal(pid, signal.SIGKILL))
 
     def watch() -> None:
-        """Kill a worker that plays, after `sightings` looks that saw one; at the end, one that waits."""
-        looks = 0
-        while not killed and not is_over.wait(LOOK_SECONDS):
+        """Kill a playing worker after `skipped` checks that found one; at the end, a waiting one."""
+        found = 0
+        while not killed and not is_over.wait(CHECK_SECONDS):
             playing = processes_of(backend.status(), ["playing"])
-            looks += bool(playing)
-            if looks > sightings:
+            found += bool(playing)
+            if found > skipped:
                 kill_one_of(playing)
         if not killed:
             kill_one_of(processes_of(backend.status()))

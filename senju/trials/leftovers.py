@@ -18,7 +18,7 @@ class Belongings(dict[str, set[str]]):
     """What this process has now, by kind; each entry is a text that names one thing."""
 
     def beyond(self, before: "Belongings") -> dict[str, list[str]]:
-        """What is here now and was not before."""
+        """What exists now and did not exist before."""
         return {kind: sorted(found - before[kind]) for kind, found in self.items() if found - before[kind]}
 
 

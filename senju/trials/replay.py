@@ -13,11 +13,11 @@ def replay(reproduction: Reproduction) -> BaseException | None:
     """Play the rollout as a worker would; return what it raises, or None where it finishes."""
     was_enabled = faulthandler.is_enabled()
     if not was_enabled:
-        faulthandler.enable(STANDARD_ERROR)  # shows the stack should the interpreter crash
+        faulthandler.enable(STANDARD_ERROR)  # shows the stack if the interpreter crashes
     try:
         with math_threads(1):
             reproduction.play()
-    except BaseException as error:  # whatever the game or the model raises is what is looked for
+    except BaseException as error:  # this is the failure to be reproduced
         if passes_on(error):
             raise
         return error

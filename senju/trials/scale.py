@@ -20,7 +20,7 @@ class Scale(NamedTuple):
     num_shards: int  # or a multiple of it, where games_per_shard is None and the game's preset has more
     games_per_shard: int | None = None  # None: as the game's preset has it, but at most the default
     rollout_steps: int | None = None  # None: as the game's preset has it
-    gradient_steps: int = 1  # at least so many per pass over a batch
+    gradient_steps: int = 1  # at least, per pass over a batch
 
 
 # Five shards: more than the workers, and no multiple of two, three or four.

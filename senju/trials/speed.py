@@ -19,7 +19,7 @@ from senju.trials.rig import SERIAL, Rig, backend_settings, has_workers
 
 STAGES_PER_ENTRANT = ("start", "collecting", "learning", "publishing", "end to end")
 _FEWEST_TURNS = 2
-_QUIET_SECONDS = 60.0  # for workers to finish the rollouts under way
+_QUIET_SECONDS = 60.0  # for workers to finish the running rollouts
 
 
 class Spread(NamedTuple):
@@ -181,7 +181,7 @@ def at_rest(backend: Backend) -> Iterator[None]:
         deadline = monotonic() + _QUIET_SECONDS
         while backend.status().slots_playing:
             if monotonic() > deadline:
-                raise WorkerError(f"rollouts under way were not finished within {_QUIET_SECONDS:.0f} s")
+                raise WorkerError(f"running rollouts were not finished within {_QUIET_SECONDS:.0f} s")
             sleep(0.001)
         yield
     finally:

@@ -25,7 +25,7 @@ class Budget(NamedTuple):
     longest: float  # while the best move still changes
 
     def is_spent(self, seconds: float, is_decided: bool) -> bool:
-        """Whether a search of so many seconds has used its time."""
+        """Whether a search has used its time after this many seconds."""
         return 1000 * seconds >= (self.usual if is_decided else self.longest)
 
 

@@ -36,7 +36,7 @@ class Block:
 
     @classmethod
     def pack(cls, tree: Any, arrays: Sequence[NDArray[Any]]) -> "Block":
-        """Plain values, as JSON has them, and arrays that the tree refers to by their number."""
+        """Pack JSON values, and arrays that the values refer to by number."""
         starts, end = [], 0
         for array in arrays:
             starts.append(end)
@@ -77,7 +77,7 @@ class Block:
 
     @classmethod
     def of_descriptor(cls, descriptor: int, is_passed_on: bool = False) -> "Block":
-        """What another process packed; read at once, because a mapping would keep a descriptor open.
+        """A block that another process packed; read at once, because a mapping would keep a descriptor open.
 
         A block that is passed on to others keeps its descriptor, and is read only if it is needed here.
         """

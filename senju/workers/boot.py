@@ -39,7 +39,7 @@ def main() -> None:
     if not worker.run(boot_info):  # the team is gone: the watcher ends this process
         watcher.join()
     descendants.end_children()
-    os._exit(0)  # at once: torch takes its time to end
+    os._exit(0)  # at once: torch takes long to clean up
 
 
 @contextlib.contextmanager

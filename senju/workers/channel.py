@@ -45,7 +45,7 @@ class Message(NamedTuple):
 
     kind: Kind
     number: int = 0
-    values: Any = None  # as JSON has them
+    values: Any = None  # JSON values
     blocks: Sequence[Block] = ()
 
 
@@ -61,7 +61,7 @@ class WorkerFailure(NamedTuple):
         return f"{self.error}: {self.text}\n{self.traceback}"
 
     def as_error(self, where: str) -> SenjuError:
-        """The exception as the team raises it: one of senju's keeps its class."""
+        """The exception that the team raises: senju's own errors keep their class."""
         if not self.is_senju_error:
             return WorkerError(f"{where}: {self}")
         kind: type[SenjuError] = getattr(senju.errors, self.error, WorkerError)
@@ -71,7 +71,7 @@ class WorkerFailure(NamedTuple):
 
 
 def failed(error: BaseException, number: int = 0) -> Message:
-    """An exception as a message; of long texts the end of the traceback and the start of the text remain."""
+    """An exception as a message. Long ones keep the end of the traceback and the start of the text."""
     text, trace = str(error), "".join(traceback.format_exception(error))
     for longest in _LONGEST_TEXTS:
         failure = WorkerFailure(
@@ -150,7 +150,7 @@ class SocketChannel(Channel):
 
 
 def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-    """As `socket.recv_fds` has them, which would cost messages without descriptors half a microsecond."""
+    """Like `socket.recv_fds`, which would add half a microsecond to messages without descriptors."""
     found = array("i")
     for _, _, data in ancillary:
         found.frombytes(data[: len(data) - len(data) % found.itemsize])

@@ -81,13 +81,13 @@ class Dispatcher:
             self._journal.fail(failure.as_error(f"{self._describe(worker)} could not start"))
             return
         where = f"{worker.name}, {self._role.describe(task)}"
-        if failure.is_senju_error:  # it would come again; the serial backend raises the same
+        if failure.is_senju_error:  # a retry would raise it again; the serial backend raises the same
             self._journal.fail(failure.as_error(where))
         else:
             self._retry(worker, task, f"{where}: {failure}", "failed")
 
     def on_end(self, worker: Worker, ending: WorkerEnding, kind: str = "lost") -> None:
-        """A worker has ended, as it was asked to or not. Others do its tasks."""
+        """A worker has ended, whether it was asked to or not. Other workers take over its tasks."""
         self._journal.has_news = True
         task, was_leaving = worker.task, worker.state is WorkerState.LEAVING
         for waiting in list(worker.tasks)[1:]:  # behind the one that it was executing
@@ -125,7 +125,7 @@ class Dispatcher:
         return self._kills[what] % self._limits.kills_per_failure != 0
 
     def _retry(self, worker: Worker, task: Any, cause: str, kind: str, is_its_fault: bool = True) -> None:
-        """Put a task back to be done again, or give it up."""
+        """Queue a task again, or drop it after too many failures."""
         failures = self._queue.lose(task, is_its_fault)
         if not is_its_fault or failures < self._limits.attempts:
             message = f"{cause.rstrip()}\n{self._role.repeats}"

@@ -57,7 +57,7 @@ def name_files(files: Sequence[int]) -> dict[str, Any]:
 
 
 def import_path() -> list[str]:
-    """`sys.path` without what is no text, which Python passes over too."""
+    """The entries of `sys.path` that are text; Python ignores all others too."""
     return [folder for folder in sys.path if isinstance(folder, str)]
 
 
@@ -78,7 +78,7 @@ class SpawnedProcess:
 
     def kill(self) -> None:
         """End it at once, after its descendants: without it they could not be found."""
-        if self._process.returncode is None:  # not waited for: its number is still its own
+        if self._process.returncode is None:  # not reaped yet, so its pid is not reused
             descendants.end_descendants(self.pid)
             _kill_group(self.pid)
             self._process.kill()
@@ -91,7 +91,7 @@ class SpawnedProcess:
             return None
 
     def close(self) -> None:
-        """Release what belongs to it in this process; may be called twice."""
+        """Release its resources in this process; may be called twice."""
 
 
 class ForkedProcess:
@@ -113,7 +113,7 @@ class ForkedProcess:
         """End its process group and the process; the fork server ends its other descendants."""
         if self._open:
             with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._handle, 0)  # it is there, so its number is still its own
+                signal.pidfd_send_signal(self._handle, 0)  # it exists, so its pid is not reused
                 _kill_group(self.pid)
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
@@ -138,7 +138,7 @@ def _kill_group(pid: int) -> None:
 
 
 def _is_readable(descriptor: int, seconds: float) -> bool:
-    """Whether it can be read, or has ended, within so many seconds."""
+    """Whether it can be read, or has ended, within this time."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(1000 * seconds))
@@ -161,8 +161,8 @@ class ForkServer:
 
     def __init__(self) -> None:
         self.inherited = inheritance()
-        self.is_sound = True  # not in the middle of a request
-        self.entries: set[str] = set()  # whose modules it has loaded, and started processes with
+        self.is_sound = True  # False in the middle of a request
+        self.entries: set[str] = set()  # entry points that it has loaded, and started processes with
         self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, contextlib.ExitStack() as ours:
             ours.callback(self._connection.close)
@@ -205,7 +205,7 @@ class ForkServer:
         return json.loads(answer), handles
 
     def close(self) -> None:
-        """End it; the processes that it forked live on."""
+        """End it; the processes that it forked keep running."""
         self._connection.close()
         self._process.kill()  # a stopped process, too
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -231,7 +231,7 @@ class _Shared:
         self.lock = threading.Lock()
         self.num_leases = 0
         self.server: ForkServer | None = None
-        self.is_unusable = False  # it was tried, and never started a process
+        self.is_unusable = False  # it failed before it started any process
 
     def open(self) -> ForkServer:
         if self.server is None:

@@ -25,7 +25,7 @@ BootInfo = dict[str, Any]
 
 
 def serve(connection: int) -> BootInfo | None:
-    """Fork a process for each request. Return its boot info in each of them, and None at the end."""
+    """Fork a process for each request; return its boot info in each child, and None in the server."""
     importlib.import_module("senju.workers.worker_main").preload()  # which takes seconds
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     descendants.adopt_orphans()

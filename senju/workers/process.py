@@ -23,7 +23,7 @@ from senju.workers.worker_main import STACK_SIGNAL
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _QUIET_SECONDS = 0.25  # after a pause this long the printed stack is complete
 _STACK_SECONDS = 1.0  # for a hung worker to print its stack
-_SPARE_FILES = 24  # that a worker must leave: its own few, and those of a checkpoint
+_SPARE_FILES = 24  # still to be available after a start: for the worker, and to save a checkpoint
 
 
 class ProcessHandle(WorkerHandle):
@@ -47,7 +47,7 @@ class ProcessHandle(WorkerHandle):
             self._start(boot_info, role, can_fork=False)
         self.pid = self._process.pid
         payload = role.start_payload(index)
-        with contextlib.suppress(OSError):  # its end, which is noticed next, tells more
+        with contextlib.suppress(OSError):  # the team notices its end next, which tells more
             self.channel.send(Message(Kind.START, 0, *payload))
 
     def _start(self, boot_info: dict[str, Any], role: Role, can_fork: bool) -> None:
@@ -138,7 +138,7 @@ class ProcessExecutor(Executor):
 
 
 def _require_files(count: int) -> None:
-    """Raise OSError if this process may not open so many more files: it needs some to save its work."""
+    """Raise OSError if this process may not open `count` more files: it needs some to save its work."""
     with contextlib.ExitStack() as opened:
         for _ in range(count):
             opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))

@@ -27,7 +27,7 @@ class WorkerOutput:
         self._tail = ""
 
     def read(self) -> str:
-        """Read and log what has been printed; once, because other workers must be heard too."""
+        """Read once and log what has been printed: other workers' output must be read too."""
         try:
             data = os.read(self.descriptor, _PIPE_BYTES)
         except BlockingIOError:
@@ -67,7 +67,7 @@ class WorkerStats:
 
 @dataclass(eq=False)
 class Worker:
-    """A running worker. Its replacement is another `Worker` with the same index and stats."""
+    """A running worker. Its replacement is a new `Worker` with the same index and stats."""
 
     index: int
     name: str  # in messages
@@ -95,7 +95,7 @@ class Worker:
         return is_ready and not self.must_leave and not self.stats.is_paused
 
     def enter(self, state: WorkerState) -> None:
-        """Change the state; its deadline begins anew."""
+        """Change the state; its deadline starts again."""
         self.state, self.heartbeat = state, None
 
     def begin_task(self, task: Any) -> None:

@@ -88,7 +88,7 @@ class Role(ABC):
         return True
 
     def useful_workers(self, wanted: int) -> int:
-        """How many of so many workers could get tasks."""
+        """How many of `wanted` workers could get tasks."""
         return wanted
 
     def heartbeat(self, index: int) -> float:
@@ -124,11 +124,11 @@ class TaskQueue(ABC):
 
     @abstractmethod
     def finish(self, task: Any, result: Any) -> bool:
-        """Take a result; False if the task was given back before. True ends its count of failures."""
+        """Take a result; False if the task was taken back before. True resets its count of failures."""
 
     @abstractmethod
     def lose(self, task: Any, is_its_fault: bool = True) -> int:
-        """Take a task back to be done again; return how often it has failed."""
+        """Take a task back, to be executed again; return how often it has failed."""
 
     @abstractmethod
     def abandon(self, task: Any) -> None:

@@ -77,7 +77,7 @@ class Roster:
         self.on_change()
 
     def on_change(self) -> None:
-        """A worker came, went, or may or must do something else than before."""
+        """A worker started or ended, or what workers may or must do has changed."""
         self._available, self._is_settled = None, False
 
     # what the team's thread does next

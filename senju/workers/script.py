@@ -1,7 +1,7 @@
 """The user's own script, seen from a worker process.
 
 Workers are started without it. Only a class that is defined in the script itself makes them import
-it, under another name than `__main__`, so that what stands behind the usual guard does not run.
+it, under another name, so that code behind `if __name__ == "__main__":` does not run.
 """
 
 import importlib.util
@@ -43,7 +43,7 @@ def import_script(path: str) -> None:
 
 
 def forbid_training(imported: str) -> None:
-    """From now on this process is a worker: what it imports, for the user's classes, must not train."""
+    """Mark this process as a worker: a script that it imports for the user's classes must not train."""
     _imported_by_worker.append(imported)
 
 

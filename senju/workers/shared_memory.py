@@ -59,7 +59,7 @@ def new_descriptor(num_bytes: int) -> int:
 
 
 def require_memory(num_bytes: int) -> None:
-    """Refuse what this machine, or the container's limit, has no room for."""
+    """Refuse more memory than this machine, or the container's limit, has free."""
     available = memory_available()
     if num_bytes > available:
         raise ConfigError(
@@ -70,7 +70,7 @@ def require_memory(num_bytes: int) -> None:
 
 
 def _folder_with_room(num_bytes: int) -> Path:
-    """Shared memory's own folder, or the one for temporary files where only that has the room."""
+    """The folder of shared memory, or the one for temporary files if only that has enough room."""
     folders = [folder for folder in (SHARED_MEMORY, Path(tempfile.gettempdir())) if folder.is_dir()]
     return next((folder for folder in folders if num_bytes <= disk_usage(folder).free), folders[0])
 

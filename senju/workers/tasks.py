@@ -78,7 +78,7 @@ class Tasks(TaskQueue):
         return entry is not None
 
     def lose(self, task: Assignment, is_its_fault: bool = True) -> int:
-        """Put the task back, behind the others: they need not wait for one that fails."""
+        """Queue the task again, behind the others: they need not wait for one that fails."""
         entry = self._running.pop(task.number, None)
         if entry is None:
             return 0

@@ -35,8 +35,8 @@ class Team(TeamThread, TeamControl):
         team.wait_for(queue.is_due)
     team.close()
 
-    The team's thread holds role, queue and executor, so none of them may hold the team's owner: an owner that
-    is dropped without `close` could never be collected. `weakly` helps.
+    The team's thread refers to role, queue and executor, so none of them may refer to the team's owner: an
+    owner that is dropped without `close` could never be garbage-collected. `weakly` helps.
     """
 
     @property
@@ -45,7 +45,7 @@ class Team(TeamThread, TeamControl):
         return self._roster.wanted
 
     def start(self, num_workers: int, is_waiting: bool = True) -> None:
-        """Start so many workers, and wait until each is ready or given up."""
+        """Start this number of workers, and wait until each is ready or given up."""
         self._roster.resize(num_workers)
         self._thread.start()
         with self.changed:
@@ -72,11 +72,11 @@ class Team(TeamThread, TeamControl):
             self.wait_for(lambda: self._queue.count_running() == 0)
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Wait, under the lock, until a condition holds; raise what makes that impossible."""
+        """Wait, under the lock, until a condition holds; raise the error that makes that impossible."""
         self.changed.wait_for(lambda: self.has_failed or condition(), timeout)
         failure = self._journal.failure
         if failure is not None:
-            # a copy: a traceback holds the owner, which then would never be collected
+            # a copy: a traceback refers to the owner, which then would never be garbage-collected
             error = copy.copy(failure)
             if not isinstance(failure, SenjuError):
                 error.__cause__ = failure  # an error of the team itself: its traceback says where
@@ -173,7 +173,7 @@ class WakingCondition(threading.Condition):
 
 
 def weakly(method: Callable[P, T]) -> Callable[P, T]:
-    """A method that does not hold its object."""
+    """A method that keeps no strong reference to its object."""
     reference = weakref.WeakMethod(method)
 
     def call(*given: P.args, **named: P.kwargs) -> T:

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class TeamThread:
-    """Starts, hears, and stops workers. All state changes under the lock of `changed`."""
+    """Starts, listens to and stops workers. All state changes under the lock of `changed`."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class TeamThread:
     ) -> None:
         """Callers can wait for several teams that share a condition `changed`.
 
-        With `has_prefetch` a second task waits at a busy worker.
+        With `has_prefetch`, a busy worker has a second task waiting.
         """
         self.changed = changed or threading.Condition()
         self._role, self._queue, self._executor = role, queue, executor
@@ -125,7 +125,7 @@ class TeamThread:
     def _send(self, worker: Worker, message: Message) -> None:
         try:
             worker.handle.channel.send(message)
-        except OSError:  # its end or its silence, which is noticed next, tells more
+        except OSError:  # the team notices its end or its silence next, which tells more
             logger.debug("%s takes no message", worker.name)
 
     def _start_missing(self, index: int | None) -> None:
@@ -208,7 +208,7 @@ class TeamThread:
             self._dispatcher.on_end(worker, ending, kind="hung")
         else:
             self._dispatcher.on_hung_thread(worker, ending)
-            self._dismiss(worker)  # for when it comes back
+            self._dismiss(worker)  # so that it ends when it responds again
 
     def _end(self, worker: Worker) -> WorkerEnding:
         """End a worker and release what belongs to it."""

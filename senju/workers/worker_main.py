@@ -44,7 +44,7 @@ def run(boot_info: dict[str, Any]) -> bool:
         torch.set_num_threads(1)
         keep_freed_memory()
     if math.isfinite(boot_info["task_timeout"]):
-        seconds = 2 * boot_info["task_timeout"] + 3.0  # the team, if it still lives, is sooner
+        seconds = 2 * boot_info["task_timeout"] + 3.0  # a team that still runs acts sooner
         threading.Thread(target=_end_if_stuck, args=(seconds,), daemon=True).start()
     start = Start(boot_info["index"], Payload(message.values, message.blocks), boot_info["descriptors"])
     return serve(channel, start, partial(_new_handler, boot_info))
@@ -91,7 +91,7 @@ def _answer(child: ChildReport, handler: Handler, task: Message) -> Message:
 
 
 def _call_user_code(child: ChildReport, call: Callable[[], T]) -> T:
-    """Call it; raise what a child that it forked has reported."""
+    """Call the user's code; raise the error that a child process forked by it has reported."""
     with ending_forked_child(child.write):
         result = call()
     child.raise_written()
@@ -101,8 +101,8 @@ def _call_user_code(child: ChildReport, call: Callable[[], T]) -> T:
 def _end_if_stuck(seconds: float) -> None:
     """End this process if a C function keeps Python's lock for so long.
 
-    No Python thread can notice that, nor that the parent is gone meanwhile. So this thread winds up a timer
-    that needs no lock, again and again. If it cannot, the timer runs out.
+    No Python thread can notice that, nor that the parent has ended. So this thread restarts a timer, which
+    needs no lock, again and again. If the thread cannot run, the timer ends the process.
     """
     pause = threading.Event()
     while True:

@@ -164,7 +164,7 @@ def test_long_gradients_are_shortened_and_reported_as_they_were() -> None:
     assert metrics["gradient_norm"] == pytest.approx(3.0, rel=1e-6)
 
 
-def test_decisions_are_drawn_by_how_wrong_they_were() -> None:
+def test_decisions_are_drawn_in_proportion_to_their_error() -> None:
     hand = HandDQN(num_steps=1, dueling=False, prioritised=True, priority_exponent=0.5)
     hand.learn([0], [0], {0: (0.75, -0.75)}, terminated=[0])
     state = hand.learner.replay.state()

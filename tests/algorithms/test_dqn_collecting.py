@@ -111,7 +111,7 @@ def test_largest_batch_below_the_smallest_is_refused() -> None:
 def test_rollouts_that_were_written_over_are_refused_unless_they_are_followed() -> None:
     hand = HandDQN(num_steps=4, kept=2)
     rollouts = played(hand, 4)
-    with pytest.raises(WorkerError, match=mentions("shard 0", "turn 0", "written over")):
+    with pytest.raises(WorkerError, match=mentions("shard 0", "turn 0", "overwritten")):
         learn(hand, rollouts[:1])
     hand.learner.is_following = True
     metrics = learn(hand, rollouts[:1])

@@ -21,7 +21,7 @@ SETTINGS = {
 
 
 class Training:
-    """Self-play of tic-tac-toe, with a learner that others can look over the shoulder of."""
+    """Self-play of tic-tac-toe by one learner; others learn from the same rollouts."""
 
     def __init__(self, **settings: Any) -> None:
         chosen = {"batch_size": 32, "learning_starts": 100, "replay_size": 500, "target_interval": 7}

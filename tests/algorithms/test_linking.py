@@ -166,7 +166,7 @@ def test_seats_that_act_at_once_have_sequences_of_their_own() -> None:
         check(led(ring, [rollout], 1, is_zero_sum), expected)
 
 
-def test_seat_is_found_in_whatever_place_it_acts() -> None:
+def test_seat_is_found_at_any_place_in_which_it_acts() -> None:
     ring = HandRing(RingShape(1, 1, 1, keeps_final=True), SimultaneousGame())
     rollout = ring.play(0, [[0, 1]], {0: (1.0, 2.0)}, truncated={0: [1, 0]})
     expected = {

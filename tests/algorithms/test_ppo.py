@@ -506,7 +506,7 @@ def test_winning_moves_of_nim_are_learned_as_either_seat(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_nim_is_not_learned_where_perspectives_are_mixed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The toy is worth something: returns that take both seats for one lead to losing moves."""
+    """The toy game can detect errors: returns that treat both seats as one lead to losing moves."""
 
     def mixed(slot: Slot, gamma: float, gae_lambda: float) -> Advantages:
         return generalised_advantages(slot._replace(seats=np.zeros_like(slot.seats)), gamma, gae_lambda)

@@ -90,7 +90,7 @@ def test_nothing_is_learned_where_all_is_gone(backend: Serial) -> None:
     assert learner.weights().tobytes() == before.tobytes()
 
 
-def test_columns_that_pass_are_missed_before_the_sequence_number_changes() -> None:
+def test_transient_columns_are_missed_before_the_sequence_number_changes() -> None:
     """Three turns are kept, of which the newest alone has log-probabilities and values."""
     ring = Ring(Race(), RingShape(1, num_steps=2, num_rows=2, kept=3))
     reader = RingReader(ring)

@@ -51,7 +51,7 @@ def test_cutting_games_short_matters() -> None:
     assert oracle(plan, 1) != oracle(changed(plan, max_game_length=0), 1)
 
 
-def test_giving_up_matters_and_so_do_the_exempt_games() -> None:
+def test_resignation_matters_and_so_do_the_exempt_games() -> None:
     plan = PLANS["connect four, games given up"]
     others = (
         plan,

@@ -1,4 +1,4 @@
-"""Opponents that raise or cheat: their games are cut off, they are named once, and all others play on."""
+"""Opponents that raise or move illegally: their games are cut off, and all other games continue."""
 
 from pathlib import Path
 

@@ -24,7 +24,7 @@ from tests.facts import assert_mentions
 
 
 @pytest.mark.slow
-def test_fewer_workers_where_no_more_can_be_had_and_none_at_last(
+def test_fewer_workers_where_no_more_can_start_and_none_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = trap_plan(tmp_path)

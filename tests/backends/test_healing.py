@@ -96,7 +96,7 @@ def test_rollout_of_a_worker_that_goes_wrong_is_played_again(
 
 
 @pytest.mark.slow
-def test_idle_worker_that_is_killed_is_replaced_before_anybody_collects(team: Backend, plan: Plan) -> None:
+def test_idle_worker_that_is_killed_is_replaced_before_the_next_collect(team: Backend, plan: Plan) -> None:
     found = play(team, plan, 2)
     pid, before = pid_of(team, 1), team.status().team.restarts
     os.kill(pid, signal.SIGKILL)
@@ -121,7 +121,7 @@ def test_workers_that_are_killed_while_they_start_are_replaced(team: Backend, pl
 
 @pytest.mark.slow
 def test_worker_that_is_killed_while_weights_are_published_is_replaced(team: Backend, plan: Plan) -> None:
-    """One thread publishes the same weights again and again, and each time workers take them anew."""
+    """One thread publishes the same weights again and again, and workers read them each time."""
     found, is_over = [], threading.Event()
 
     def publish(turn: int) -> None:

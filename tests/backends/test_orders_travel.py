@@ -33,7 +33,7 @@ WHOLE_GAMES = changed(
 
 
 def block(version: int) -> Weights:
-    """By which every action is worth as much as the version's number."""
+    """Weights that give every action the version's number as its value."""
     return preferring(TicTacToe(), [float(version)] * 9)
 
 

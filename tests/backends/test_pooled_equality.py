@@ -113,7 +113,7 @@ def test_processes_play_what_serial_plays() -> None:
 @pytest.mark.parametrize("name", PLANS)
 @pytest.mark.parametrize("turn", [1, 4])
 def test_resumed_play_goes_on_as_if_it_had_never_stopped(name: str, turn: int) -> None:
-    """On another backend, with games under way against snapshots that have left the pool since."""
+    """On another backend, with running games against snapshots that have left the pool since."""
     plan = PLANS[name]
     expected, _, _ = pooled_oracle(plan, TURNS, CONFIGS[name])
     with started(plan) as serial, started(plan, "threads", num_workers=2) as backend:
@@ -168,7 +168,7 @@ def test_kept_turns_stay_as_they_are_while_workers_play_ahead(max_lag: int, kept
 
 
 def test_restored_backend_counts_turns_from_the_restored_turn() -> None:
-    """And knows nothing of rollouts that are to be played anew."""
+    """It also forgets the rollouts that will be played again."""
     plan = changed(PLAN, kept_turns=3, max_lag=1)
     for name in ("serial", "threads"):
         with started(plan, name) as backend:

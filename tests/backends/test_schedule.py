@@ -92,7 +92,7 @@ class AnySchedule(RuleBasedStateMachine):
         num_played, version = self.parts.pop(task.shard, (0, self.version))
         assert num_played == task.part
         if version != self.version:
-            return  # no rollout is played by two versions: it begins anew
+            return  # no rollout is played by two versions: it begins again
         if task.end == self.num_parts:
             self.ready[task.shard, task.turn] = self.version
         else:

@@ -90,7 +90,7 @@ def test_stamp_differs_for_every_publication(weights: SharedWeights) -> None:
 
 
 @pytest.mark.slow
-def test_reader_never_sees_a_mixture_while_the_writer_hammers_and_never_waits(
+def test_reader_never_sees_a_mixture_while_the_writer_never_waits(
     weights: SharedWeights, play: Player
 ) -> None:
     """The reader is stopped again and again, often in mid-copy, and finds other weights when it goes on."""

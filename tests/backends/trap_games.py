@@ -123,7 +123,7 @@ class Trap(Race):
             (self._folder / "orders").rename(self._folder / "sprung")
 
     def _watch_sending(self) -> None:
-        """Die between a rollout's end and the message of it."""
+        """Die between a rollout's end and the done message."""
         send, receive, last = SocketChannel.send, SocketChannel.receive, [-1]
 
         def remember_shard(channel: SocketChannel) -> Message | None:
@@ -177,4 +177,4 @@ def spring(kind: str, folder: Path) -> None:
             time.sleep(0.002)
     if kind == "print":
         for _ in range(300):  # more than a pipe holds
-            print("x" * 1000, flush=True)  # noqa: T201  # workers may print, and the team hears it
+            print("x" * 1000, flush=True)  # noqa: T201  # workers may print; the team logs it

@@ -1,4 +1,4 @@
-"""`senju arena`, as people use it: tables and files, stopped and gone on with, under kills."""
+"""`senju arena` as a command: tables and files, stopping and continuing, and killed workers."""
 
 import json
 import os
@@ -80,7 +80,7 @@ def test_cycle_of_three_functions_is_found(invoke: Invoke, tmp_path: Path) -> No
     rock, scissors, paper = CYCLE
     assert f"A cycle: {rock} beats {scissors} beats {paper} beats {rock}" in shown.stdout
     record = results(tmp_path / "circle")
-    assert [pair["games"] for pair in record["pairs"]] == [20, 20, 20]  # clear at the first look
+    assert [pair["games"] for pair in record["pairs"]] == [20, 20, 20]  # clear at the first check
     assert [each["rating"] for each in record["participants"]] == pytest.approx([0, 0, 0], abs=1e-3)
 
 
@@ -100,7 +100,7 @@ def test_table_shows_scores_of_the_strongest_first(invoke: Invoke) -> None:
 def test_ratings_of_training_games_are_shown_beside_the_tournaments(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Moved by the mean difference of those who have both: ratings have no origin of their own."""
+    """Shifted by the mean difference of players with both ratings: ratings have no origin of their own."""
     schedule = TournamentSchedule(["me@40", "random"], TournamentSettings(games=20))
     schedule.finish(schedule.task(0, 1, 0), Score(10, 0, 10))
     players = [Participant(name, name, "") for name in schedule.names]

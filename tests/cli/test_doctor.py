@@ -1,4 +1,4 @@
-"""`senju doctor`: this machine, and machines made by hand."""
+"""`senju doctor`: on this machine, and for made-up machines."""
 
 import json
 from dataclasses import replace
@@ -43,7 +43,7 @@ def test_text_report_shows_the_machine_and_its_limits(invoke: Invoke) -> None:
     assert_mentions(result.stdout, "• A run of tic_tac_toe")
 
 
-def test_report_for_machines_holds_the_same(invoke: Invoke) -> None:
+def test_report_as_json_holds_the_same(invoke: Invoke) -> None:
     record = json.loads(invoke("doctor", "--game", "tic_tac_toe", "--json").stdout)
     assert record["cores"] == available_cores()
     assert record["probe"]["game"] == "tic_tac_toe"

@@ -1,4 +1,4 @@
-"""`senju games`: the list, and a game held to the contract."""
+"""`senju games`: the list, and a game checked against the contract."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_list_as_json_holds_the_facts(invoke: Invoke) -> None:
     }
 
 
-def test_one_game_is_held_to_the_contract(invoke: Invoke) -> None:
+def test_one_game_is_checked_against_the_contract(invoke: Invoke) -> None:
     result = invoke("games", "tic_tac_toe")
     assert result.exit_code == 0
     assert result.stdout.count("✓") > 5

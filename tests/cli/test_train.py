@@ -188,7 +188,7 @@ def test_opponents_without_the_pool_are_all_there_is_unless_set_otherwise(
         ("minimax:0", ("'minimax:0'", "minimax:DEPTH", "1 to 9")),
     ],
 )
-def test_opponents_that_cannot_be_had_are_explained(
+def test_opponents_that_cannot_be_loaded_are_explained(
     invoke: Invoke, tmp_path: Path, text: str, expected: Facts
 ) -> None:
     result = invoke("train", "tic_tac_toe", "--opponents", text)

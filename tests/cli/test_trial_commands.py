@@ -1,4 +1,4 @@
-"""`senju verify`, `bench`, `profile`, `soak` and `reproduce`, as people and as machines see them."""
+"""`senju verify`, `bench`, `profile`, `soak` and `reproduce`: their text and their JSON."""
 
 import json
 from pathlib import Path

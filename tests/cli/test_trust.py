@@ -85,8 +85,8 @@ class Downloaded:
         folder = sorted((self.path / "checkpoints").glob("update_*"))[-1]
         content = json.loads((folder / "state.json").read_text(encoding="utf-8"))["content"]
         change(content["state"])
-        sealed = {"content_sha256": _digest(content), "content": content}
-        (folder / "state.json").write_text(json.dumps(sealed), encoding="utf-8")
+        saved = {"content_sha256": _digest(content), "content": content}
+        (folder / "state.json").write_text(json.dumps(saved), encoding="utf-8")
 
 
 @pytest.fixture
@@ -225,7 +225,7 @@ def test_a_failing_shard_is_played_with_the_flag(
     assert downloaded.mark.exists()
 
 
-def test_who_names_the_game_agrees_to_it(downloaded: Downloaded, invoke: Invoke) -> None:
+def test_naming_the_game_is_consent(downloaded: Downloaded, invoke: Invoke) -> None:
     downloaded.change({"game": {"name": EVIL}})
     downloaded.change_checkpoint(lambda state: state.update(game={"name": EVIL}))
     assert invoke("play", EVIL, "--run", downloaded.path, typed="quit\n").exit_code == 0
@@ -294,7 +294,7 @@ def test_the_same_name_from_another_file_is_not_trusted(
 
 
 def test_settings_in_a_file_are_no_consent(own_game: str, tmp_path: Path, invoke: Invoke) -> None:
-    """People hand such files around as well."""
+    """Files of failing shards may come from others, too."""
     (tmp_path / "my.yaml").write_text(f"game: {own_game}\ntotal_steps: 1", encoding="utf-8")
     result = invoke("train", "--config", "my.yaml")
     assert (result.exit_code, own_game in result.stderr) == (1, True)
@@ -323,7 +323,7 @@ def test_status_counts_the_updates_of_a_world_in_which_seats_act_at_once(
 
 @pytest.mark.slow
 def test_a_file_called_like_a_package_is_not_taken_for_it(downloaded: Downloaded, start_senju: Start) -> None:
-    """A user may stand in the run's folder."""
+    """The current folder may be the run's folder."""
     downloaded.change({"game": {"name": "evil:Evil"}})
     for name in ("yaml", "torch", "rich", "triton", "scipy", "numba", "tensorboard", "IPython"):
         shutil.copy(downloaded.path / "evil.py", downloaded.path / f"{name}.py")

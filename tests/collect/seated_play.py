@@ -78,7 +78,7 @@ class Seated:
         )
 
     def play(self, num_steps: int, orders: Orders = NO_ORDERS, keeps_final: bool = False) -> Slot:
-        """The next rollout, in a slot full of rubbish: what is not written would be seen."""
+        """The next rollout, in a slot full of other values: a test would see what is not written."""
         slot = new_slot(self.game, num_steps, self.num_rows, keeps_final)
         for array in slot:
             array.view(np.uint8).fill(1)

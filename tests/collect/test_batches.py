@@ -1,4 +1,4 @@
-"""How often networks and players are asked: once a step each, about all their seats at once."""
+"""How often networks and players are called: once a step each, with all their seats as one batch."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Orders as bytes: unpacking gives the packed orders."""
+"""Orders as bytes: unpacking returns the packed orders."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Games given up: which, with what outcome, and the same ones wherever and whenever they are played."""
+"""Resigned games: which, with what outcome, and the same ones wherever and whenever they are played."""
 
 from collections.abc import Callable
 
@@ -92,7 +92,7 @@ def test_about_the_asked_share_of_games_is_exempt() -> None:
     assert (is_exempt(rows, 0.1) == first).all()  # but all through a game
 
 
-def test_given_up_game_is_learned_from_as_a_loss_and_a_win() -> None:
+def test_resigned_game_is_learned_from_as_a_loss_and_a_win() -> None:
     slot = play(Resignation(BELOW, 0.0))
     returns = generalised_advantages(slot, gamma=1.0, gae_lambda=1.0).returns[..., 0]
     times, rows = np.nonzero(
@@ -123,7 +123,7 @@ def test_backends_refuse_such_games_before_they_play(backend: str) -> None:
         pass
 
 
-def test_rollout_played_again_from_its_start_gives_up_the_same_games() -> None:
+def test_rollout_played_again_from_its_start_resigns_the_same_games() -> None:
     plan: Plan = changed(PLAN, resignation=Resignation(BELOW), rollout_steps=30)
     with started(plan) as backend:
         backend.collect()

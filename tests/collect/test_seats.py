@@ -1,4 +1,4 @@
-"""Who sits where: drawn when a game begins, kept to its end, colours balanced, and who is learned from."""
+"""Seats: drawn when a game begins, fixed until its end, balanced colours, and whose moves are learned."""
 
 from collections import defaultdict
 from typing import Any

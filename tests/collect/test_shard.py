@@ -1,4 +1,4 @@
-"""Shards: which rows they hold, and that a snapshot is all there is to know of them."""
+"""Shards: which rows they hold, and that a snapshot is their complete state."""
 
 import pytest
 

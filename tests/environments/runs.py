@@ -1,4 +1,4 @@
-"""Short runs of the meadow, and all that its agents know afterwards, as bytes."""
+"""Short runs of the meadow, and the state of its agents afterwards, as bytes."""
 
 from typing import Any
 

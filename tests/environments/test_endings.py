@@ -64,7 +64,7 @@ def test_interrupt_raised_by_a_model_that_learns_is_reported(parallel: dict[str,
 
 
 @pytest.mark.parametrize("parallel", [IN_PROCESS, THREAD, pytest.param(PROCESS, marks=pytest.mark.slow)])
-def test_factory_that_leaves_is_reported(parallel: dict[str, Any]) -> None:
+def test_factory_that_exits_is_reported(parallel: dict[str, Any]) -> None:
     with pytest.raises(WorkerError, match=mentions("copy 1", "world", "SystemExit: enough")):
         run(traps.ending_factory, parallel)
 
@@ -85,7 +85,7 @@ def test_fork_that_returns_twice_is_refused(parallel: dict[str, Any], child: str
 
 
 @pytest.mark.parametrize("parallel", [IN_PROCESS, THREAD, pytest.param(PROCESS, marks=pytest.mark.slow)])
-def test_forked_child_that_leaves_changes_nothing(parallel: dict[str, Any]) -> None:
+def test_forked_child_that_exits_changes_nothing(parallel: dict[str, Any]) -> None:
     assert knowledge(run(traps.Forking, parallel, child="leaves")) == knowledge(run(traps.Meadow, IN_PROCESS))
 
 

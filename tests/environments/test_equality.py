@@ -1,4 +1,4 @@
-"""The result depends on the copies of the world and never on who plays them, nor on who learns."""
+"""The result depends on the copies of the world, not on which workers play and which learners train."""
 
 import itertools
 import random
@@ -62,7 +62,7 @@ def test_what_is_left_of_earlier_episodes_and_generators_of_its_own_do_not_matte
     assert len(set(draws)) > 20  # of at most 5 in each of 9 episodes: other ones in each
 
 
-def test_world_is_made_once_and_put_back_or_made_anew_with_the_same_result(
+def test_world_is_made_once_and_restored_or_made_anew_with_the_same_result(
     monkeypatch: pytest.MonkeyPatch, expected: list[bytes]
 ) -> None:
     made = []

@@ -46,7 +46,7 @@ WRONG: dict[str, tuple[Any, type[SenjuError], str]] = {
 
 @pytest.mark.parametrize("way", [{"enabled": False}, {"use_threads": True, "num_workers": 1}])
 @pytest.mark.parametrize("what", WRONG)
-def test_mistakes_of_a_world_are_named(what: str, way: dict[str, Any]) -> None:
+def test_errors_of_a_world_are_named(what: str, way: dict[str, Any]) -> None:
     factory, error, text = WRONG[what]
     with pytest.raises(error, match=text):
         run(factory, **way)
@@ -54,7 +54,7 @@ def test_mistakes_of_a_world_are_named(what: str, way: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["train_step", "action"])
-def test_mistakes_in_processes_come_home_with_who_noticed(what: str) -> None:
+def test_mistakes_in_processes_are_reported_with_the_worker(what: str) -> None:
     factory, error, text = WRONG[what]
     way = {"parallel_training": False} if what == "action" else {"parallel_actions": False}
     with pytest.raises(error, match=f"(?s){text}.*(worker|learner) 0"):

@@ -1,4 +1,4 @@
-"""Who dies or hangs is replaced, and the result is the same; afterwards nothing is left."""
+"""A process that dies or hangs is replaced, the result is the same, and nothing is left behind."""
 
 import itertools
 import os
@@ -101,7 +101,7 @@ SCRIPT = """
             super().__init__(config)
             self.agents = [Forager(OwnModel(50, 4)) for _ in range(3)]
             for agent in self.agents:
-                agent.model.others = [OwnModel(2, 2)]  # made anew where they arrive
+                agent.model.others = [OwnModel(2, 2)]  # made again by the process that receives them
                 agent.model.sees = agent.pov  # stays as it is
 
     if __name__ == "__main__":

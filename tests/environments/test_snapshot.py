@@ -142,7 +142,7 @@ OBSTACLES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", OBSTACLES)
-def test_what_cannot_be_put_back_is_named(kind: str) -> None:
+def test_what_cannot_be_restored_is_named(kind: str) -> None:
     assert str(WorldSnapshot(Holder(parts=[{"value": OBSTACLES[kind]}])).obstacle).startswith(kind)
 
 

@@ -1,4 +1,4 @@
-"""What an agent knows is found by walking through it, and another agent of the factory gets all of it."""
+"""An agent's learned state is found in its objects, and restored into another agent of the factory."""
 
 import os
 import random
@@ -135,7 +135,7 @@ def test_generators_go_on_where_they_were() -> None:
     assert draw(restore(None, serialise(one))) == draw(one)
 
 
-def test_what_holds_no_knowledge_stays_as_the_factory_made_it() -> None:
+def test_what_is_not_learned_stays_as_the_factory_made_it() -> None:
     lock, place = object(), Path("here")
     existing = Holder(function=len, device=torch.device("cpu"), path=place, kind=int, thing=lock)
     restore(

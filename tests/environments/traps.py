@@ -318,7 +318,7 @@ class EndingLesson(Meadow):
 
 
 def ending_factory(config: Any, copy: int) -> Meadow:
-    """Leaves where copy 1 is made."""
+    """Calls sys.exit() where copy 1 is made."""
     if copy == 1:
         raise SystemExit("enough")
     return Meadow(config)

@@ -76,7 +76,7 @@ def test_specs_survive_json(game: Game, tic_tac_toe_run: Run) -> None:
     assert again == [opponent.spec for opponent in loaded]
 
 
-def test_an_older_agent_is_had_by_its_update(game: Game, tic_tac_toe_run: Run) -> None:
+def test_an_older_agent_is_found_by_its_update(game: Game, tic_tac_toe_run: Run) -> None:
     older, newest = load_fixed(game, [f"{tic_tac_toe_run.path}@2", str(tic_tac_toe_run.path)])
     assert older.weights is not None
     assert newest.weights is not None

@@ -58,14 +58,14 @@ def match_result(judgement: Judgement | None = None, **counts: int) -> MatchResu
     return MatchResult("me", "you", score, 0, judgement)
 
 
-def test_result_for_machines_holds_everything_as_plain_json() -> None:
+def test_result_as_json_holds_everything_as_plain_values() -> None:
     record = match_result(judgement=Judgement(4, 3, 2, 1)).as_dict()
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert (record["games"], record["score"]) == (2, 0.5)
     assert (record["judgement"]["share"], record["judgement"]["decisive_share"]) == (0.75, 0.5)
 
 
-def test_shares_of_nothing_are_null_for_machines() -> None:
+def test_shares_of_nothing_are_null_in_json() -> None:
     nothing = Judgement(0, 0, 0, 0)
     assert math.isnan(nothing.share)
     assert math.isnan(nothing.decisive_share)

@@ -1,4 +1,4 @@
-"""Opponents as people write them: a line, a list, a function."""
+"""Opponents as users write them: text, a list, a function."""
 
 import functools
 from typing import Any

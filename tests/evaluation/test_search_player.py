@@ -54,7 +54,7 @@ def test_it_takes_wins_and_stops_the_others(tic_tac_toe: Game) -> None:
     ]
 
 
-def test_without_chance_it_is_deterministic_and_with_it_for_a_seed() -> None:
+def test_without_temperature_it_is_deterministic_and_with_it_for_a_seed() -> None:
     game = make_game("connect_four")
     model = make_model({"name": "mlp", "hidden": [16]}, game.observation_shape, 7, seed=0)
     states = np.concatenate([random_positions(game, 20, moves, seed=1) for moves in (0, 5)])

@@ -9,7 +9,7 @@ from senju.kernels import below, pack_legal, random_word
 
 
 class PlainGame(Game):
-    """What the small games share: words for people, and refusal of what the mask does not allow."""
+    """What the small games share: names for display, and refusal of what the mask does not allow."""
 
     observation_shape = (3,)
 

@@ -47,7 +47,7 @@ def test_a_function_chooses_row_by_row(game: Game) -> None:
     assert load(game, "last").choose(table).tolist() == [[8], [8]]
 
 
-def test_a_class_of_ones_own_is_a_player_too(game: Game) -> None:
+def test_a_users_own_class_is_a_player_too(game: Game) -> None:
     player = load(game, "Centre")
     assert player.name == f"{HERE}:Centre"
     assert player.is_deterministic
@@ -107,7 +107,7 @@ def test_a_function_that_raises_is_named_with_its_line(game: Game) -> None:
         load(game, "stumbler").choose(table_of(game, "XOX OX. ..."))
 
 
-def test_a_function_that_leaves_is_named_and_does_not_end_the_run(game: Game) -> None:
+def test_a_function_that_exits_is_named_and_does_not_end_the_run(game: Game) -> None:
     def leave(observation: object, legal: object, random: object) -> int:
         sys.exit("enough")
 

@@ -23,7 +23,7 @@ class Shard:
     index: int
     sitting: list[int] = field(default_factory=lambda: [0] * NUM_ROWS)  # the other seat of each row
     is_new: list[bool] = field(default_factory=lambda: [True] * NUM_ROWS)
-    orders: Orders | None = None  # of the rollout under way
+    orders: Orders | None = None  # of the running rollout
     seated: list[list[list[int]]] = field(default_factory=list)
     ends: dict[tuple[int, int], float] = field(default_factory=dict)
     finished: deque[Rollout] = field(default_factory=deque)

@@ -258,7 +258,7 @@ class Centre(TicTacToe):
         return values
 
 
-def test_greedy_player_draws_among_what_the_heuristic_holds_for_best() -> None:
+def test_greedy_player_draws_among_the_best_moves_of_the_heuristic() -> None:
     game = Centre()
     boards = noughts(*["X.. ... ..."] * 400, *["X.. .O. ..."] * 400)
     for depth, wanted in ((1, ({4}, {1, 2, 3, 5, 6, 7, 8})), (2, ({2, 4, 6, 8}, {2, 6, 8}))):

@@ -1,4 +1,4 @@
-"""The pool: who is in it, who leaves it, how often each is drawn, and what came of it."""
+"""The pool: its members, which one leaves, how often each is drawn, and the results."""
 
 import json
 import logging
@@ -314,7 +314,7 @@ def test_a_failing_opponent_is_dropped_where_asked(caplog: pytest.LogCaptureFixt
         pool.see([nothing()], [failure(2), failure(2)])
     assert caplog.text.count("cheat") == 1
     assert odds_of(pool) == {1: 1.0, 2: 0.0}
-    pool.see([nothing(1)], [failure(2)])  # in a game that was under way
+    pool.see([nothing(1)], [failure(2)])  # in a running game
     assert odds_of(pool) == {1: 1.0, 2: 0.0}
 
 
@@ -325,7 +325,7 @@ def test_the_last_opponent_cannot_be_dropped(on_failure: str) -> None:
         pool.see([nothing()], [failure(1)])
 
 
-def test_snapshots_to_come_are_opponents_enough() -> None:
+def test_future_snapshots_are_enough_as_opponents() -> None:
     pool = new_pool(RANDOM, on_failure="drop")
     pool.see([nothing()], [failure(1)])
     assert odds_of(pool) == {1: 0.0}

@@ -67,7 +67,7 @@ def test_random_is_the_origin_where_it_takes_part_and_else_the_mean() -> None:
         assert anchored.difference(*pair) == pytest.approx(centred.difference(*pair))
 
 
-def test_who_only_wins_or_only_loses_stays_finite_and_uncertain() -> None:
+def test_player_that_only_wins_or_only_loses_stays_finite_and_uncertain() -> None:
     results = {(0, 1): Score(100_000, 0, 0), (1, 2): Score(5, 0, 5), (2, 3): Score(1, 0, 0)}
     ratings = fit_ratings("abcd", results)
     assert all(math.isfinite(rating.mean) and math.isfinite(rating.deviation) for rating in ratings)
@@ -140,6 +140,6 @@ def test_no_player_and_one_player_can_be_rated() -> None:
 
 
 @pytest.mark.parametrize("results", [{(0, 0): Score(1, 0, 0)}, {(0, 1): Score(1, -1, 0)}])
-def test_results_that_cannot_be_are_refused(results: dict[tuple[int, int], Score]) -> None:
+def test_impossible_results_are_refused(results: dict[tuple[int, int], Score]) -> None:
     with pytest.raises(ConfigError, match="two different players"):
         fit_ratings("ab", results)

@@ -1,4 +1,4 @@
-"""The table: who is drawn for which seat, whose seats are one batch, and what a failure leads to."""
+"""The table: drawing opponents for seats, one batch per opponent, and failures."""
 
 import gc
 from collections import Counter
@@ -227,7 +227,7 @@ def test_each_opponent_sees_its_own_positions_and_draws_its_own_numbers() -> Non
 
 
 def test_snapshots_play_by_their_own_weights() -> None:
-    """However few networks there are to stand in for them, and however often these change hands."""
+    """However few networks play for them, and however often their weights are exchanged."""
     odds = dict.fromkeys(range(1, 21), 1 / 20)
     greedy = Acting("action_values")  # with epsilon 0 there is no chance in it
     table, rows = new_table(in_play=2, acting=greedy, epsilon=0.0), new_rows(40)

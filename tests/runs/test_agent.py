@@ -58,7 +58,7 @@ def test_action_values_of_a_dueling_network_are_around_the_positions() -> None:
     assert values.tolist() == [[0.25 - 0.5, -np.inf, 0.25 + 0.5]]  # the mean of the legal ones is 1
 
 
-def test_agent_of_action_values_is_sure_of_the_best() -> None:
+def test_agent_of_action_values_gives_the_best_action_probability_1() -> None:
     probabilities, values = agent_of(Acting("action_values", is_dueling=True)).evaluate(states_of(2, 2))
     assert probabilities.tolist() == [[0.0, 0.0, 1.0]] * 2
     assert values.tolist() == [0.75, 0.75]

@@ -212,7 +212,7 @@ def test_loading_never_unpickles(folder: CheckpointFolder, tmp_path: Path, zippe
     with pytest.raises(CheckpointError, match=r"is damaged: tensors\.safetensors"):
         load_checkpoint(path)
     assert not mark.exists()
-    pickle.loads(pickle.dumps(Bomb(mark)))  # the charge was live
+    pickle.loads(pickle.dumps(Bomb(mark)))  # the test's object works
     assert mark.exists()
 
 
@@ -233,7 +233,7 @@ def save_with_blobs(folder: CheckpointFolder, update: int, numbers: range, keep:
     return blobs
 
 
-def test_names_of_blobs_are_saved_and_sealed(folder: CheckpointFolder) -> None:
+def test_names_of_blobs_are_saved_and_covered_by_the_checksum(folder: CheckpointFolder) -> None:
     blobs = save_with_blobs(folder, 4, range(3))
     path = folder.latest()
     assert load_checkpoint(path).blobs == blobs

@@ -1,4 +1,4 @@
-"""Live control: real sockets, rude clients, other users, killed runs, and an end that does not hang."""
+"""Live control: real sockets, misbehaving clients, other users, killed runs, and an end without hangs."""
 
 import json
 import os
@@ -103,7 +103,7 @@ def test_wrong_command_is_explained_and_not_executed(
     assert_mentions(str(caught.value), expected)
 
 
-def test_error_of_the_run_is_the_error_of_who_asked(tmp_path: Path) -> None:
+def test_error_of_the_run_is_raised_at_the_client(tmp_path: Path) -> None:
     def answer(command: str, arguments: dict[str, Any]) -> dict[str, Any]:
         raise RunFolderError("worker 7 of 3: expected 0 to 2")
 

@@ -28,7 +28,7 @@ def test_second_signal_interrupts_at_once(second: signal.Signals) -> None:
             signal.raise_signal(second)
 
 
-def test_handlers_of_before_are_put_back_even_after_an_error() -> None:
+def test_earlier_handlers_are_restored_even_after_an_error() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(RuntimeError), stop_on_signals():
         raise RuntimeError
@@ -51,19 +51,19 @@ def test_other_threads_get_a_request_that_is_never_set() -> None:
 
 
 def test_sleeper_is_woken_by_an_earlier_signal_and_by_its_socket() -> None:
-    told, tell = socket.socketpair()
-    with told, tell, stop_on_signals() as stop:
+    reader, writer = socket.socketpair()
+    with reader, writer, stop_on_signals() as stop:
         signal.raise_signal(signal.SIGTERM)
-        stop.wait(told)  # would last for ever
+        stop.wait(reader)  # would last for ever
         assert stop.signal is signal.SIGTERM
-        tell.send(b".")
-        stop.wait(told)
-        told.setblocking(False)
+        writer.send(b".")
+        stop.wait(reader)
+        reader.setblocking(False)
         with pytest.raises(BlockingIOError):  # taken away: the next sleep waits for something new
-            told.recv(1)
+            reader.recv(1)
 
 
-def test_wakeups_of_before_are_put_back() -> None:
+def test_earlier_wakeup_descriptor_is_restored() -> None:
     told, tell = socket.socketpair()
     tell.setblocking(False)
     with told, tell:

@@ -1,4 +1,4 @@
-"""What a run writes down of its engine: events, samples, and steps that were really learned from."""
+"""What a run records of its engine: events, samples, and the number of steps that were learned from."""
 
 import json
 import threading

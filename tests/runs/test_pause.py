@@ -84,7 +84,7 @@ def test_gate_closed_again_at_once_never_says_the_loop_stands_while_it_runs(
         gate.open()
 
 
-def test_gate_opened_and_closed_faster_than_the_loop_can_see_never_holds_anybody(
+def test_gate_opened_and_closed_faster_than_the_loop_can_see_never_blocks_for_ever(
     gate: PauseGate, loop: Loop
 ) -> None:
     gate.close()

@@ -158,7 +158,7 @@ def test_plan_says_what_is_to_be_played(small: Settings) -> None:
     assert plan.resignation == Resignation(below=0.0, exempt=0.1)
 
 
-def test_plan_says_when_games_are_given_up(small: Settings) -> None:
+def test_plan_says_when_games_are_resigned(small: Settings) -> None:
     resigning = merged(small, {"collect": {"resign_below": 0.9, "resign_exempt": 0.2}})
     assert resolve_config("tic_tac_toe", resigning).plan.resignation == Resignation(0.9, 0.2)
 

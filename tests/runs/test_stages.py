@@ -26,7 +26,7 @@ PARTS: dict[str, tuple[type[Part], ...]] = {
 
 
 def setting(**changes: Any) -> Setting:
-    """Eight workers on eight cores with two shards each, which leaves nothing to be said of workers."""
+    """Eight workers on eight cores with two shards each, so no advice is about workers."""
     return Setting("processes", 8, cores=8, num_shards=16, device="cpu", mode="sync")._replace(**changes)
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints and blobs that are well-formed, sealed and wrong: each is refused as such."""
+"""Checkpoints and blobs with valid checksums and wrong content: each is refused with an error of ours."""
 
 import hashlib
 import json
@@ -45,7 +45,7 @@ def run(pool_run: Path, tmp_path: Path) -> Run:
     return Run(tmp_path / "run")
 
 
-def sealed(content: Any) -> str:
+def with_checksum(content: Any) -> str:
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return json.dumps({"content_sha256": digest, "content": content})
 
@@ -60,14 +60,14 @@ def test_every_wrong_part_of_a_checkpoint_is_a_checkpoint_error(run: Run) -> Non
     content = content_of(path)
     num_refused = 0
     for what, wrong in [*mutations(content, depth=1), *mutations({"blobs": content["blobs"]})]:
-        (path / STATE).write_text(sealed(content | wrong if "blobs" in what else wrong))
+        (path / STATE).write_text(with_checksum(content | wrong if "blobs" in what else wrong))
         for read in (load_checkpoint, read_content):
             try:
                 read(path)
             except CheckpointError:
                 num_refused += 1
     for whole in ([], 7, None, "text"):
-        (path / STATE).write_text(sealed(whole))
+        (path / STATE).write_text(with_checksum(whole))
         with pytest.raises(CheckpointError):
             load_checkpoint(path)
     assert num_refused > 100
@@ -84,7 +84,7 @@ def test_state_that_is_nested_without_end_is_a_checkpoint_error(run: Run) -> Non
 def test_blob_that_leads_out_of_the_folder_is_refused(run: Run) -> None:
     path = run.checkpoints.latest()
     for name in ("../../x", "../update_000000004/state.json", "/etc/passwd", "", "x\0y"):
-        (path / STATE).write_text(sealed(content_of(path) | {"blobs": [name]}))
+        (path / STATE).write_text(with_checksum(content_of(path) | {"blobs": [name]}))
         with pytest.raises(CheckpointError, match=r"blobs\.0"):
             load_checkpoint(path)
 
@@ -117,7 +117,7 @@ def test_every_wrong_state_is_a_checkpoint_error_to_ratings_and_agents(run: Run)
     content = content_of(path)
     num_refused = 0
     for what, state in islice(mutations(content["state"]), 0, None, 2):
-        (path / STATE).write_text(sealed(content | {"state": state}))
+        (path / STATE).write_text(with_checksum(content | {"state": state}))
         for read in (lambda: run.training_ratings, lambda: run.snapshots, lambda: run.agent):
             try:
                 read()
@@ -148,12 +148,12 @@ def test_every_wrong_state_is_an_error_of_ours_to_a_resume(run: Run) -> None:
     state = {part: content["state"][part] for part in content["state"] if part not in run.config.model_dump()}
     state["collect"] = content["state"]["collect"]
     for what, wrong in islice(mutations(state, depth=4), 0, None, 3):
-        (path / STATE).write_text(sealed(content | {"state": content["state"] | wrong}))
+        (path / STATE).write_text(with_checksum(content | {"state": content["state"] | wrong}))
         if "left out" in what and len(what.split(",")) <= 2:
             kept = {
                 part: value for part, value in content["state"].items() if part in wrong or part not in state
             }
-            (path / STATE).write_text(sealed(content | {"state": kept}))
+            (path / STATE).write_text(with_checksum(content | {"state": kept}))
         try:
             take_up(run)
         except SenjuError:
@@ -169,7 +169,7 @@ def test_checkpoint_that_lacks_a_turn_of_its_replay_is_refused(run: Run, place: 
     content = content_of(path)
     assert len(content["state"]["turns"]) > 2
     del content["state"]["turns"][place]
-    (path / STATE).write_text(sealed(content))
+    (path / STATE).write_text(with_checksum(content))
     with pytest.raises(CheckpointError, match=mentions("rollouts", "1 updates", "missing")):
         take_up(run)
 
@@ -235,6 +235,6 @@ def test_every_wrong_part_of_a_saved_turn_is_a_checkpoint_error(run: Run) -> Non
         ):
             name = store.write(last.partition("-")[0], changed)
             turns = [*content["state"]["turns"][:-1], name]
-            (path / STATE).write_text(sealed(content | {"state": content["state"] | {"turns": turns}}))
+            (path / STATE).write_text(with_checksum(content | {"state": content["state"] | {"turns": turns}}))
             with suppress(CheckpointError):
                 take_up(run)

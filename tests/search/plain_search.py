@@ -103,7 +103,7 @@ class PlainSearch:
             if child is None:
                 score = unvisited + weight * prior
             elif -child.lower <= position.lower:
-                continue  # cannot be better than what is sure already
+                continue  # cannot be better than the mover's guaranteed value
             else:
                 score = -child.mean + weight * prior / (1.0 + child.visits)
             if score > best_score:
@@ -125,7 +125,7 @@ class PlainSearch:
         return child, worth
 
     def prove(self, position: Position) -> None:
-        """A mover is sure of the best that its moves are sure of."""
+        """A mover's guaranteed value is the best of its moves' guaranteed values."""
         unopened = [(-1.0, 1.0)] if len(position.children) < len(position.priors) else []
         bounds = [(-child.upper, -child.lower) for child in position.children.values()] + unopened
         position.lower, position.upper = max(b[0] for b in bounds), max(b[1] for b in bounds)

@@ -102,7 +102,7 @@ def test_one_process_learns_as_one_by_one() -> None:
         assert runner.take_events() == []
 
 
-def test_where_one_of_four_processes_cannot_be_had_three_learn_as_one_by_one(
+def test_where_one_of_four_processes_cannot_start_three_learn_as_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     start = ProcessExecutor.start

@@ -354,7 +354,7 @@ def test_killed_agent_has_failed_and_is_not_tried_again(tmp_path: Path, settings
         ({"resume": "several", "seed": 3}, ("seed", "cannot change")),
     ],
 )
-def test_what_cannot_be_asked_for_is_explained(
+def test_invalid_requests_are_explained(
     tmp_path: Path,
     settings: Settings,
     options: dict[str, Any],

@@ -56,7 +56,7 @@ def joined(batches: Iterable[Experiences]) -> dict[str, bytes]:
 
 
 def serial_run(game: str, num_turns: int, rollout_steps: int = 10, **plan: Any) -> Experiences:
-    """What the oracle plays, without the facade."""
+    """What the oracle plays, without ParallelManager."""
     backend = Serial()
     backend.start(
         new_plan(
@@ -423,7 +423,7 @@ def test_games_are_cut_at_their_greatest_length(length: int) -> None:
     assert not batch.terminated.any()
 
 
-def test_games_are_given_up_where_the_value_is_below_the_limit() -> None:
+def test_games_are_resigned_where_the_value_is_below_the_limit() -> None:
     with make(resign_below=0.05, resign_exempt=0.0) as manager:
         batch = manager.collect_experiences(target_steps=400)
     low = batch.values < -0.05
@@ -431,7 +431,7 @@ def test_games_are_given_up_where_the_value_is_below_the_limit() -> None:
     assert batch.terminated[low].all()
 
 
-def test_giving_up_in_a_game_without_a_winner_is_refused_at_once() -> None:
+def test_resignation_in_a_game_without_a_winner_is_refused_at_once() -> None:
     with pytest.raises(ConfigError, match=mentions("resign_below=0.5", "zero-sum", "meeting")):
         make(MEETING, resign_below=0.5)
 
@@ -450,7 +450,7 @@ def test_seats_that_sit_out_make_a_batch_smaller() -> None:
     assert 80 < len(batch) < 160
 
 
-def test_advantages_are_of_the_discount_and_the_trace_that_were_set() -> None:
+def test_advantages_use_the_gamma_and_the_gae_lambda_that_were_set() -> None:
     with make(gamma=0.5, gae_lambda=0.25) as manager, make() as plain:
         batch, other = manager.collect_experiences(), plain.collect_experiences()
     backend = Serial()
@@ -722,7 +722,7 @@ def test_example_of_an_own_loop_learns_to_beat_random() -> None:
     assert after > 0.9
 
 
-def test_facade_is_part_of_the_package() -> None:
+def test_parallel_manager_is_part_of_the_package() -> None:
     assert senju.ParallelManager is ParallelManager
     assert senju.ParallelConfig is ParallelConfig
     assert senju.Experiences is Experiences

@@ -227,7 +227,7 @@ def test_async_run_resumes_where_its_checkpoint_was(train_small: Train, tmp_path
     assert [record["update"] for record in run.metrics] == list(range(1, 21))
 
 
-def test_sync_lag_is_nothing(train_small: Train) -> None:
+def test_sync_lag_is_zero(train_small: Train) -> None:
     run = train_small(updates=5, **FOUR_SHARDS, **backend("threads", 2))
     assert {record["lag_max"] for record in run.metrics} == {0.0}
 

@@ -32,7 +32,7 @@ def model(request: pytest.FixtureRequest) -> Settings:
 
 
 def saved_bytes(run: Run) -> bytes:
-    """All tensors of the newest checkpoint: weights, optimizer, games under way."""
+    """All tensors of the newest checkpoint: weights, optimizer, running games."""
     return (run.checkpoints.latest() / "tensors.safetensors").read_bytes()
 
 

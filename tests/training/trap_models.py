@@ -60,7 +60,7 @@ class Trap(Model):
         spring(kind, self._folder)
 
     def _watch_sending(self) -> None:
-        """Go wrong between a training's end and the message of it."""
+        """Go wrong between a training's end and the done message."""
         send = SocketChannel.send
 
         def send_or_not(channel: SocketChannel, message: Message) -> None:

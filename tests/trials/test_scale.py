@@ -89,7 +89,7 @@ def test_shards_divide_among_every_number_of_workers(workers: list[int], shards:
     assert shared_evenly(workers).num_shards == shards
 
 
-def test_async_mode_cannot_be_held_to_equal_bytes() -> None:
+def test_async_mode_is_refused_because_it_has_no_equal_bytes() -> None:
     require_sync(scaled_config("tic_tac_toe", SMALL))
     with pytest.raises(ConfigError, match=r"collect\.mode='async'"):
         require_sync(scaled_config("tic_tac_toe", SMALL, {"collect": {"mode": "async"}}))

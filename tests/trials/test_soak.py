@@ -39,7 +39,7 @@ def test_run_that_is_disturbed_equals_a_quiet_one_and_leaves_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_game_that_reads_its_process_is_found_out() -> None:
+def test_game_that_depends_on_its_process_is_detected() -> None:
     report = soak(soak_config("tests.trials.unequal_games:SeesProcess"), 1.0, 0)
     assert not report.is_equal
     assert report.first_different_update == 1
@@ -118,7 +118,7 @@ def test_disturbances_follow_from_the_seed() -> None:
     assert waits[0] == waits[1] != waits[2]
 
 
-def test_only_children_are_struck() -> None:
+def test_only_child_processes_get_signals() -> None:
     assert not send_signal(1, signal.SIGCONT)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         assert not is_stopped(process.pid)

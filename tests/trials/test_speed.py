@@ -1,4 +1,4 @@
-"""Figures are of the right things; how large they are is for benchmarks."""
+"""What the figures measure; their sizes are a matter of benchmarks."""
 
 from dataclasses import replace
 

@@ -14,7 +14,7 @@ _looks = itertools.count()
 
 
 class SeesCounter(Race):
-    """Shows how often anybody has looked in this process."""
+    """Shows how often `observe` was called in this process."""
 
     name = "sees_counter"
 

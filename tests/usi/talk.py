@@ -26,7 +26,7 @@ PATIENCE = 60.0  # seconds until a test gives up on an answer; none is expected 
 
 
 class Talk:
-    """What is said to an engine and what it answers."""
+    """A conversation with an engine: lines to it, and its answers."""
 
     def __init__(self, to_engine: IO[bytes], from_engine: IO[bytes]) -> None:
         self._to_engine = to_engine

@@ -73,7 +73,7 @@ class NoHandle(WorkerHandle):
 
 
 class Decisions:
-    """Roster and dispatcher of a team, driven by hand."""
+    """Roster and dispatcher of a team, without its thread."""
 
     def __init__(self, num_workers: int, has_prefetch: bool = False, **limits: Any) -> None:
         self.role, self.tasks, self.journal = Squaring(), Tasks(), Journal()

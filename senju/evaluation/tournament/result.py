@@ -21,7 +21,7 @@ class PairResult(NamedTuple):
     """Two participants, from the side of the first."""
 
     score: Score
-    interval: Interval  # of the mean score; with 95 %, it holds at all looks together
+    interval: Interval  # of the mean score; with 95 %, it holds at all checks together
     is_over: bool
 
     @property

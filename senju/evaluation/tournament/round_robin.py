@@ -47,7 +47,7 @@ def run_tournament(
     The folder gets the log, `results.json` and `arena.svg`. An unfinished arena in it is continued; another
     arena is refused unless `fresh`. The default folder is the one where the same arena was begun, or
     `arena-DATE`. `num_workers=0` uses all cores; one worker plays in this process. When `stop` is set, the
-    games under way are given up, and the result so far is returned.
+    running games are abandoned, and the result so far is returned.
     """
     refuse_unguarded()
     require_turns_of_two(game)

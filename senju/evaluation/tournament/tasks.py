@@ -18,7 +18,7 @@ from senju.errors import ConfigError
 from senju.opponents.score import NO_GAMES, Z95, Interval, Score, wilson_interval
 
 SMALLEST_CHUNK = 20  # games; even
-MOST_LOOKS = 10  # at a pair's results, to see whether they are clear
+MOST_CHECKS = 10  # of whether a pair's result is clear
 ERROR = 0.05  # of a pair: how often it may be called clear, though both are equal
 
 
@@ -40,7 +40,7 @@ class TournamentSettings:
     @property
     def chunk_games(self) -> int:
         """Games of a chunk; the last one may have fewer."""
-        return max(SMALLEST_CHUNK, 2 * math.ceil(self.games / MOST_LOOKS / 2))
+        return max(SMALLEST_CHUNK, 2 * math.ceil(self.games / MOST_CHECKS / 2))
 
     @property
     def num_chunks(self) -> int:
@@ -51,14 +51,14 @@ class TournamentSettings:
     def quantile(self) -> float:
         """Of the standard normal distribution, for intervals.
 
-        Many looks find a difference sooner or later, even between equal players. So the error is divided
-        over the looks (Bonferroni): together they err as seldom as one interval of 95 %.
+        With many checks, one of them finds a difference sooner or later, even between equal players. So the
+        error is divided among the checks (Bonferroni): together they are as reliable as one 95 % interval.
         """
         looks = self.num_chunks if self.early_stop else 1
         return NormalDist().inv_cdf(1 - ERROR / looks / 2)
 
     def interval(self, score: Score) -> Interval:
-        """The interval of the mean; with 95 %, it holds at all looks together."""
+        """The interval of the mean; with 95 %, it holds at all checks together."""
         # Wilson's formula depends on the level and the games by quantile² / games alone
         return wilson_interval(score.mean, score.games * (Z95 / self.quantile) ** 2)
 

@@ -123,7 +123,7 @@ def is_of_several(folder: Path) -> bool:
 
 
 def open_agents(folder: Path, num_agents: int | None = None) -> list[Run]:
-    """All runs of a folder; an error if one is missing, or they are not of one kind or not so many."""
+    """All runs of a folder; an error if one is missing, they differ in kind, or their number is wrong."""
     found = _agent_folders(folder)
     if not found:
         raise RunFolderError(f"{folder} holds no agents: there is no agent_1 in it")

@@ -63,7 +63,7 @@ def test_log_cut_off_in_its_first_line_is_begun_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", [b"rubbish", b'{"first": 0}', b"[]", b'{"first":0,"second":9,"chunk":0}'])
-def test_rubbish_within_is_refused_with_its_line(tmp_path: Path, line: bytes) -> None:
+def test_invalid_line_within_is_refused_with_its_number(tmp_path: Path, line: bytes) -> None:
     write_chunks(tmp_path, range(1))
     with (tmp_path / LOG).open("ab") as file:
         file.write(line + b"\n")

@@ -70,7 +70,9 @@ def test_function_has_the_fingerprint_of_its_file(tmp_path: Path, monkeypatch: p
     assert one.fingerprint == same.fingerprint != new.fingerprint
 
 
-def test_who_cannot_play_is_refused(tic_tac_toe_run: Run, connect_four_run: Run, train_small: Train) -> None:
+def test_player_that_cannot_play_is_refused(
+    tic_tac_toe_run: Run, connect_four_run: Run, train_small: Train
+) -> None:
     with pytest.raises(RunFolderError, match=r"connect_four.*tic_tac_toe"):
         find_participants(GAME, [str(tic_tac_toe_run.path), str(connect_four_run.path)])
     with pytest.raises(ConfigError, match=r"randm.*package\.module"):

@@ -83,8 +83,8 @@ def test_without_early_stop_all_is_played_and_intervals_are_plain() -> None:
     assert settings.interval(Score(105, 0, 45)) == pytest.approx(wilson_interval(0.7, 150))
 
 
-def test_interval_of_many_looks_is_wider_by_the_quantile_of_the_divided_error() -> None:
-    """Ten looks: 2.807 is the normal quantile of 1 - 0.05 / 10 / 2. Wilson's formula, by hand."""
+def test_interval_of_many_checks_is_wider_by_the_quantile_of_the_divided_error() -> None:
+    """Ten checks: 2.807 is the normal quantile of 1 - 0.05 / 10 / 2. Wilson's formula, by hand."""
     assert TournamentSettings(games=200).quantile == pytest.approx(2.807, abs=1e-3)
     score, games, z = 0.7, 60, TournamentSettings(games=200).quantile
     spread = z * (score * (1 - score) / games + z**2 / (4 * games**2)) ** 0.5
@@ -93,7 +93,7 @@ def test_interval_of_many_looks_is_wider_by_the_quantile_of_the_divided_error() 
     assert TournamentSettings(games=200).interval(Score(42, 0, 18)) == pytest.approx(expected)
 
 
-def test_equal_players_are_seldom_called_different_in_spite_of_ten_looks() -> None:
+def test_equal_players_are_seldom_called_different_in_spite_of_ten_checks() -> None:
     """Plain 95 % intervals would call about a fifth of the pairs clear; these may err in 5 %."""
     wrong = plain = 0
     for seed in range(400):

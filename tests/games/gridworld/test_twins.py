@@ -117,7 +117,7 @@ CHANGED: dict[type[TwinWorld], str] = {  # and a case in which it shows
 
 
 @pytest.mark.parametrize("twin", CHANGED)
-def test_a_twin_with_one_rule_changed_is_found_out(twin: type[TwinWorld]) -> None:
+def test_a_twin_with_one_rule_changed_is_detected(twin: type[TwinWorld]) -> None:
     name, settings, num_turns = CASES[CHANGED[twin]]
     pair = Pair(name, settings, twin)
     with pytest.raises(Different):

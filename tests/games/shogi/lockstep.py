@@ -75,7 +75,7 @@ class Lockstep:
         self.actions = actions_of(self.moves, self.states["side"][self.rows])
 
     def compare(self) -> None:
-        """Hold the legal moves, check, mate and the right to declare against each other.
+        """Compare the legal moves, check, mate and the right to declare.
 
         Cshogi counts repetitions otherwise: here only that none ends a game before its fourth time.
         """
@@ -102,7 +102,7 @@ class Lockstep:
             raise AssertionError(f"{self.sfen(row)}: ended by repetition before the fourth time")
 
     def compare_text(self, row: int) -> None:
-        """Hold one row's SFEN and moves in letters against each other."""
+        """Compare one row's SFEN and its moves as text."""
         assert self.sfen(row).rsplit(" ", 1)[0] == self.boards[row].sfen().rsplit(" ", 1)[0]
         actions = np.flatnonzero(unpack_legal(self.states["legal"][row], NUM_ACTIONS)).tolist()
         theirs = {cshogi.move_to_usi(move) for move in self.boards[row].legal_moves}

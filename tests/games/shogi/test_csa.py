@@ -1,4 +1,4 @@
-"""CSA records: written and read back, held against cshogi, and refused with line and ply."""
+"""CSA records: written and read back, compared with cshogi, and refused with line and ply."""
 
 import random
 from collections.abc import Callable

@@ -182,7 +182,7 @@ def test_sparse_positions_become_usi_and_actions_again() -> None:
 
 
 @pytest.mark.parametrize("history", [0, 2])
-def test_flipped_positions_look_alike_to_who_moves(history: int) -> None:
+def test_flipped_positions_look_alike_to_the_mover(history: int) -> None:
     """The same actions lead both colours through the same game; only the last plane distinguishes them."""
     chance = random.Random(history)
     game = Shogi(ShogiConfig(max_plies=80, declaration="24", history=history))

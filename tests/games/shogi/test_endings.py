@@ -74,14 +74,14 @@ NEARLY_CORNERED = "8k/9/6N2/7G1/9/9/9/9/4K4 b {} 1"
 
 
 @both_colours
-def test_mate_wins_for_who_gave_it(colour: str) -> None:
+def test_mate_wins_for_the_side_that_gave_it(colour: str) -> None:
     line = Line(CORNERED, colour).play("G*1b")
     line.expect(Ending.MATE, (1.0, -1.0))
     assert line.position.is_check
 
 
 @both_colours
-def test_who_has_no_move_loses_without_check_too(colour: str) -> None:
+def test_side_without_a_move_loses_without_check_too(colour: str) -> None:
     line = Line(NEARLY_CORNERED.format("-"), colour).play("2d2c")
     line.expect(Ending.MATE, (1.0, -1.0))
     assert not line.position.is_check
@@ -149,7 +149,7 @@ def test_declaration_needs_points_pieces_and_a_safe_king_in_the_camp(name: str) 
 
 
 @both_colours
-def test_who_may_declare_has_won_as_soon_as_it_is_to_move(colour: str) -> None:
+def test_side_that_may_declare_has_won_as_soon_as_it_is_to_move(colour: str) -> None:
     line = Line(entered("2P").replace(" b ", " w "), colour, max_plies=1)
     assert line.ending is RUNNING
     line.play("1i1h").expect(Ending.DECLARATION, (1.0, -1.0))
@@ -192,14 +192,14 @@ CHECKS, QUIET = "8h9h 9a8a 9h8h 8a9a", "5i5h 9a9b 5h5i 9b9a"
 
 
 @both_colours
-def test_who_gave_check_all_along_loses(colour: str) -> None:
+def test_side_that_gave_check_all_along_loses(colour: str) -> None:
     line = Line(ROOK_AND_KING, colour).play(f"{CHECKS} {CHECKS} 8h9h 9a8a 9h8h")
     line.expect(RUNNING)
     line.play("8a9a").expect(Ending.PERPETUAL_LOSS, (-1.0, 1.0))
 
 
 @both_colours
-def test_who_gives_the_last_check_loses_at_once(colour: str) -> None:
+def test_side_that_gives_the_last_check_loses_at_once(colour: str) -> None:
     """The circle begins with a check, so that the fourth time is the checked side's turn."""
     circle = "9a8a 9h8h 8a9a 8h9h"
     line = Line(ROOK_AND_KING.replace("1R7", "8R"), colour).play(f"1h9h {circle} {circle} {circle}")

@@ -1,4 +1,4 @@
-"""Moves in USI, CSA and Japanese: every legal one to an action and back, and held against cshogi."""
+"""Moves in USI, CSA and Japanese: every legal one to an action and back, and compared with cshogi."""
 
 import random
 

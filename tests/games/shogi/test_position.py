@@ -1,4 +1,4 @@
-"""One position with its history, as people and engines use it."""
+"""One position with its history, as users and engines use it."""
 
 import numpy as np
 import pytest
