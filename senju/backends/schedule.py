@@ -48,6 +48,7 @@ class _Line:
         self.next = 0  # the turn to play, or being played
         self.part = 0  # the part of it to play next
         self.version = 0  # that played its earlier parts
+        self.is_whole = False  # whether the turn is played as one task, since weights changed between parts
         self.played: dict[int, Finished] = {}  # turns that are finished and not given back
         self.task: RolloutTask | None = None
         self.failures = 0  # of the next turn
@@ -89,19 +90,19 @@ class TurnSchedule(TaskQueue):
         if not self._idle or self._idle[0][0] >= self._end:
             return None
         turn, part, shard = heapq.heappop(self._idle)
-        is_near_end = self._num_waiting <= len(workers) < self._missing
-        end = part + self._parts_per_task() if is_near_end else self.num_parts
+        line, is_near_end = self._lines[shard], self._num_waiting <= len(workers) < self._missing
+        end = part + self._parts_per_task() if is_near_end and not line.is_whole else self.num_parts
         self._num_waiting -= 1
         self._number += 1
         task = RolloutTask(self._number, shard, turn, part, min(end, self.num_parts))
-        self._lines[shard].task = task
+        line.task = task
         return task
 
     def _parts_per_task(self) -> int:
         """So many parts that a message costs little beside them; all where that is not known yet."""
         if not self._part_seconds:
             return self.num_parts
-        return min(self.num_parts, math.ceil(_SHORTEST_TASK / self._part_seconds))
+        return math.ceil(_SHORTEST_TASK / self._part_seconds)
 
     def count_waiting(self) -> int:
         return self._num_waiting
@@ -196,7 +197,7 @@ class TurnSchedule(TaskQueue):
         for line in self._lines:
             line.played.clear()
             line.taken = line.next = self.turn
-            line.task, line.failures, line.part = None, 0, 0
+            line.task, line.failures, line.part, line.is_whole = None, 0, 0, False
         self._idle = [(self.turn, 0, shard) for shard in range(len(self._lines))]
         self._count()
 

@@ -105,6 +105,7 @@ class Serial(Backend):
         self._plan = plan
         self._first = [shard.rows.clock.copy() for shard in self._shards]  # of the rollout collected last
         self._next, self._turn = 0, 0  # the shard to play next, and how often all were played
+        self._finished: list[Rollout] = []  # not returned yet
         self.team = InProcessTeam()
         self._is_closed = False
 
@@ -115,12 +116,13 @@ class Serial(Backend):
     def collect(self, timeout: float | None = None) -> list[Rollout]:
         """Play one rollout of each shard in turn."""
         deadline = None if timeout is None else monotonic() + timeout
-        rollouts: list[Rollout] = []
+        rollouts = self._finished  # with those of a call that was interrupted
         with math_threads(1):  # as workers have: small batches round differently with more
             while self._next < len(self._shards) and self._may_play(deadline, is_first=not rollouts):
                 with self._publishing:  # weights and opponents do not change during a rollout
                     rollouts.append(self._play(self._next))
                 self._next += 1
+        self._finished = []
         if self._next == len(self._shards):
             self._next, self._turn = 0, self._turn + 1
         return rollouts
@@ -135,6 +137,7 @@ class Serial(Backend):
 
     def _play(self, index: int) -> Rollout:
         shard, began = self._shards[index], monotonic()
+        before = shard.state.copy()
         slots = tuple(ring.slot(index, self._turn) for ring in self.rings)
         self._first[index][:] = shard.rows.clock
         task = self.team.task = RolloutTask(0, index, self._turn)
@@ -144,6 +147,7 @@ class Serial(Backend):
             with ending_forked_child(self._child.write):
                 self._player.play(shard, slots, self._orders)
         except BaseException as error:  # SystemExit, for example, would end this process without a message
+            shard.restore(before)  # the next call plays this rollout from its start
             if isinstance(error, Exception) or passes_on(error):
                 raise
             where = f"shard {index}, rollout {self._turn}, seed {self._plan.seed}"
@@ -166,6 +170,7 @@ class Serial(Backend):
     def restore(self, states: list[ShardState], turn: int | None = None) -> None:
         for shard, state in zip(self._shards, states, strict=True):
             shard.restore(state)
+        self._finished = []
         self._next, self._turn = 0, self._turn if turn is None else turn
         for ring in self.rings:
             ring.forget(self._turn)

@@ -277,6 +277,22 @@ def test_parts_are_as_long_as_their_message_needs(monkeypatch: pytest.MonkeyPatc
     assert (in_quarters, in_halves) == (7, 5)
 
 
+def test_rollout_is_finished_however_often_weights_are_published() -> None:
+    """A rollout whose parts were played by different weights is played again as a whole."""
+    schedule, workers = TurnSchedule(3, depth=1, num_parts=4), range(2)
+    version = 0
+    for _ in range(3):
+        schedule.release()
+        for _ in range(9):  # at most three tasks for each shard
+            task = schedule.begin(0, workers)
+            if task is None:
+                break
+            version += 1
+            schedule.finish(task, finished(task, version, seconds=1.0))
+        assert schedule.is_due()
+        assert len(schedule.take()) == 3
+
+
 def test_shard_that_is_set_aside_is_waited_for_no_more() -> None:
     schedule = TurnSchedule(3, depth=2)
     played(schedule)

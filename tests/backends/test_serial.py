@@ -1,10 +1,13 @@
 """The serial backend: one seed, one sequence of rollouts, whatever the shards and the pauses."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from senju.collect.slots import Rollout, Slot
 from tests.backends.common import GAMES, PLAN, SAME_LOGITS, changed, contents, started, weights_of
+from tests.backends.trap_games import order, trap_plan, was_sprung
 from tests.collect.made_slots import some_rows
 
 
@@ -90,3 +93,22 @@ def test_caller_that_polls_gets_one_rollout_at_a_time() -> None:
         assert [rollout for rollouts in found for rollout in rollouts] == contents(whole.collect())
         polled.team.pause()
         assert polled.collect(timeout=0.0) == []
+
+
+@pytest.mark.parametrize(("kind", "error"), [("interrupt", KeyboardInterrupt), ("raise", RuntimeError)])
+@pytest.mark.parametrize("whole_games", [False, True])
+def test_collect_goes_on_with_equal_bytes_after_it_was_interrupted(
+    kind: str, error: type[BaseException], whole_games: bool, tmp_path: Path
+) -> None:
+    """As with the parallel backends, the rollouts before are kept, and the interrupted one is played anew."""
+    plan = changed(trap_plan(tmp_path), whole_games=whole_games)
+    armed = changed(trap_plan(tmp_path, spared=0), whole_games=whole_games)
+    with started(plan) as undisturbed, started(armed) as backend:
+        assert contents(backend.collect()) == contents(undisturbed.collect())
+        age = backend.snapshot()[1].states["age"].max()
+        order(plan, kind, shard=1, at=int(age) + 1)
+        with pytest.raises(error):
+            backend.collect()
+        assert was_sprung(plan)
+        for _ in range(3):
+            assert contents(backend.collect()) == contents(undisturbed.collect())
