@@ -146,6 +146,7 @@ class OpponentTable(Others):
     def begin(self, orders: Orders, rows: Rows) -> None:
         self._orders = orders
         self._broken.clear()
+        self._failures = []  # of a rollout that was interrupted, and is played again
         unneeded = max(0, len(self._snapshots) - _READY_ROLLOUTS * self.settings.in_play)
         longest_idle = list(self._snapshots)[:unneeded]
         for number in {*longest_idle, *self._snapshots.keys() - set(orders.ids)}:
