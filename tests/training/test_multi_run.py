@@ -321,8 +321,11 @@ class Killer(Heard):
 
 def is_trainer(process: psutil.Process, index: int) -> bool:
     """Whether a process trains the run of that number."""
-    told = json.loads(process.cmdline()[-1])
-    return bool(told.get("index") == index and "RunHandler" in told["entry"])
+    try:
+        start = json.loads(process.cmdline()[-1])
+    except psutil.NoSuchProcess:  # another run's process has just ended
+        return False
+    return bool(start.get("index") == index and "RunHandler" in start["entry"])
 
 
 @pytest.mark.slow
