@@ -18,7 +18,7 @@ from senju.games import make_game
 from senju.machine import math_threads, resident_bytes
 from senju.models.weights import Weights
 from senju.timing import StageClock
-from senju.usercode import ChildReport, ending_forked_child, passes_on, refuse_forked_child
+from senju.usercode import ChildReport, ending_forked_child, must_propagate, refuse_forked_child
 from senju.workers.role import Activity, Report, TeamControl, TeamStatus, WorkerStatus
 
 
@@ -148,7 +148,7 @@ class Serial(Backend):
                 self._player.play(shard, slots, self._orders)
         except BaseException as error:  # SystemExit, for example, would end this process without a message
             shard.restore(before)  # the next call plays this rollout from its start
-            if isinstance(error, Exception) or passes_on(error):
+            if isinstance(error, Exception) or must_propagate(error):
                 raise
             where = f"shard {index}, rollout {self._turn}, seed {self._plan.seed}"
             raise WorkerError(

@@ -107,7 +107,7 @@ def _best(
 
 
 @compiled
-def _mostly_best(
+def _epsilon_greedy(
     logits: NDArray[np.float32],  # [row * acting, actions]
     values: NDArray[np.float32],  # [row * acting]
     legal: NDArray[np.uint64],
@@ -182,7 +182,7 @@ class Acting(NamedTuple):
 BY_POLICY = Acting()
 
 
-def mostly_best_actions(
+def epsilon_greedy_actions(
     logits: NDArray[np.float32],
     values: NDArray[np.float32],
     legal: NDArray[np.uint64],
@@ -197,7 +197,7 @@ def mostly_best_actions(
     best_values: NDArray[np.float32],
 ) -> None:
     """Write the best action, or with probability `epsilon` any legal one; which of both; the best value."""
-    row = _mostly_best(
+    row = _epsilon_greedy(
         logits, values, legal, seats, clock, seed, stream, epsilon, is_dueling, actions, explored, best_values
     )
     _refuse(row, logits, legal, seats, all_must_be_finite=True)

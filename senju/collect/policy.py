@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.collect.actor import Actor, NetworkOutput, StackedActor
-from senju.collect.exploration import BY_POLICY, Acting, mostly_best_actions, sample_actions
+from senju.collect.exploration import BY_POLICY, Acting, epsilon_greedy_actions, sample_actions
 from senju.collect.seating import CURRENT
 from senju.collect.slots import Slot
 from senju.games.game import Game, Observations, Outcomes, SeatView
@@ -190,7 +190,7 @@ class PolicyInPlay:
         out = slot.values[time]
         if self.acting.by == "action_values":
             how = (self._epsilon, self.acting.is_dueling)
-            mostly_best_actions(logits, values, *who, *how, slot.actions[time], slot.explored[time], out)
+            epsilon_greedy_actions(logits, values, *who, *how, slot.actions[time], slot.explored[time], out)
         else:
             out[:] = values.reshape(out.shape)
             sample_actions(logits, *who, slot.actions[time], slot.log_probs[time])

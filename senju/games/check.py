@@ -19,7 +19,7 @@ from senju.games.game import Game, Observations, Outcomes, States
 from senju.games.guards import GuardBytes, guarded, is_intact
 from senju.games.rows import ACTION, Rows, choose_at_random
 from senju.kernels import unpack_legal
-from senju.usercode import passes_on
+from senju.usercode import must_propagate
 
 FILLINGS = (0x00, 0xFF)  # an output that differs after these two fillings was not written in full
 DECLARED = ("name", "num_seats", "num_actions", "observation_shape", "state_dtype")
@@ -106,7 +106,7 @@ class _Checker:
         except IllegalActionError as error:
             message = str(error)
         except BaseException as error:
-            if passes_on(error):
+            if must_propagate(error):
                 raise
             raise GameContractError(
                 f"{self.game.name}: row {row}: action {action} {why}; "

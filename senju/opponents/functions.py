@@ -19,7 +19,7 @@ from senju.kernels import unpack_legal
 from senju.opponents.players import KNOWN_OPPONENTS, Player, Table, built_in_player
 from senju.registry import import_named
 from senju.trust import module_in
-from senju.usercode import passes_on
+from senju.usercode import must_propagate
 
 ChooseAction = Callable[[NDArray[Any], NDArray[np.bool_], np.random.Generator], int]
 
@@ -89,7 +89,7 @@ def _blaming(name: str, where: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:  # a bot that calls sys.exit() must not end the run
-        if passes_on(error):
+        if must_propagate(error):
             raise
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
         line = f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""

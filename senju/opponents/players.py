@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.collect.actor import Actor
-from senju.collect.exploration import BY_POLICY, Acting, best_actions, mostly_best_actions, sample_actions
+from senju.collect.exploration import BY_POLICY, Acting, best_actions, epsilon_greedy_actions, sample_actions
 from senju.errors import ConfigError
 from senju.games.game import Game, Observations, Oracle, SeatView, States
 from senju.games.rows import choose_at_random
@@ -85,7 +85,7 @@ class AgentPlayer(Player):
         elif self.acting.by == "action_values":
             epsilon, is_dueling = self.epsilon, self.acting.is_dueling
             ignored = np.zeros(actions.shape, np.bool_), np.zeros(actions.shape, np.float32)
-            mostly_best_actions(logits, values, *drawing, epsilon, is_dueling, actions, *ignored)
+            epsilon_greedy_actions(logits, values, *drawing, epsilon, is_dueling, actions, *ignored)
         else:
             log_probs = np.zeros(actions.shape, np.float32)
             if self.temperature != 1.0:
@@ -94,7 +94,7 @@ class AgentPlayer(Player):
         return actions
 
 
-SOONER = 0.99  # a result one ply further off counts this much: win early, lose late
+PLY_DISCOUNT = 0.99  # a result one ply further off counts this much: win early, lose late
 EXPANDED_AT_ONCE = 1 << 17  # positions, to bound memory
 
 
@@ -138,7 +138,9 @@ class MinimaxPlayer(Player):
         values = outcomes.rewards[np.arange(len(children)), movers].astype(np.float64)
         running = np.flatnonzero(~(outcomes.terminated | outcomes.truncated))
         if depth > 1 and len(running):
-            values[running] += SOONER * self._best_replies(children[running], movers[running], depth - 1)
+            values[running] += PLY_DISCOUNT * self._best_replies(
+                children[running], movers[running], depth - 1
+            )
         table = np.full((num_rows, game.num_actions), -np.inf)
         table[parents, actions] = values
         return table

@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 PENDING, INNER, ENDED = 0, 1, 2  # kinds of a node; PENDING: not yet evaluated
 NUM_NODES, NUM_EDGES, DEPTH = 0, 1, 2  # indices into a tree's sizes; DEPTH is that of the deepest node
-LEAST_BYTES = 1 << 20  # a machine without memory for so small a tree cannot search
+MIN_BYTES = 1 << 20  # a machine without memory for so small a tree cannot search
 
 
 @compiled
@@ -171,7 +171,7 @@ class Tree:
                 self.edges = np.empty(self._max_edges + batch_size * num_actions, EDGE)
                 break
             except MemoryError:
-                if self.max_bytes < LEAST_BYTES:
+                if self.max_bytes < MIN_BYTES:
                     raise
                 self.max_bytes //= 2
         if self.max_bytes < max_bytes:

@@ -75,7 +75,7 @@ def _draw_cells(
 
 
 @compiled
-def change_things(row: Row, tables: Tables, scratch: Any) -> None:
+def spawn_things(row: Row, tables: Tables, scratch: Any) -> None:
     """Apply the spawn rules; all of them read the grid as it was before."""
     cells, hits, places, kinds = scratch
     sizes, key, turn = tables.sizes, read_key(row), read_turn(row)
