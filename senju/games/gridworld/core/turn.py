@@ -1,4 +1,4 @@
-"""A turn: the agents act one after another, agents tag each other, things change."""
+"""A turn: the agents act one after another, they tag each other, things spawn."""
 
 from typing import Any
 
