@@ -51,7 +51,7 @@ def _is_forked_child() -> bool:
 
 
 def refuse_forked_child() -> None:
-    """Raise WorkerError in a child that the user's code forked; call it between calls of that code."""
+    """Raise WorkerError in a child that the user's code forked; call this between calls of that code."""
     if _is_forked_child():
         raise _fork_error(None)
 
@@ -60,7 +60,7 @@ def refuse_forked_child() -> None:
 def ending_forked_child(report: Callable[[WorkerError], object]) -> Iterator[None]:
     """Run the user's code, and end a child process that it forked and that returns here.
 
-    The child calls `report` first, unless the code left by `sys.exit()`: then it ended on purpose.
+    The child calls `report` first, unless the code called `sys.exit()`, which ends it on purpose.
     """
     pid, before, _forks.num_at_call = os.getpid(), _forks.num_at_call, _forks.num
     try:
@@ -80,7 +80,7 @@ def _end_child(error: BaseException | None, report: Callable[[WorkerError], obje
         if not isinstance(error, SystemExit):
             report(error if isinstance(error, WorkerError) else _fork_error(error))
     finally:
-        os._exit(1)  # without clean-up: everything here belongs to the parent
+        os._exit(1)  # without clean-up: all files and objects belong to the parent
 
 
 def _fork_error(error: BaseException | None) -> WorkerError:
