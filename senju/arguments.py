@@ -9,10 +9,10 @@ import numpy as np
 from senju.config import shown
 from senju.errors import ConfigError
 
-MOST = 2**63 - 1
+MAX_INT64 = 2**63 - 1
 
 
-def is_whole(value: Any, low: int, high: int = MOST) -> bool:
+def is_whole(value: Any, low: int, high: int = MAX_INT64) -> bool:
     """Whether a value is an integer within bounds; a bool is not.
 
     >>> is_whole(3, 1), is_whole(0, 1), is_whole(1.5, 1), is_whole(True, 1), is_whole("3", 1)

@@ -1,4 +1,4 @@
-"""Settings: one frozen pydantic model per part, filled by YAML, command line or Python alike."""
+"""Settings: one frozen pydantic model per part, filled from YAML, the command line or Python."""
 
 import difflib
 import reprlib
@@ -85,7 +85,7 @@ def _explain(part: type[Part], problem: Any, where: str) -> str:
     if problem["type"] == "missing":
         return f"{key} is required"
     inner = problem.get("ctx", {}).get("error")
-    if isinstance(inner, ConfigError):  # raised by one of our own validators: it is complete
+    if isinstance(inner, ConfigError):  # raised by one of our own validators: its message is complete
         return str(inner)
     message = problem["msg"].removeprefix("Value error, ")
     return f"{key}={shown(problem['input'])}: {message[0].lower()}{message[1:]}"
@@ -140,7 +140,7 @@ def parse_assignment(text: str) -> Settings:
 def merged(*layers: Mapping[str, Any]) -> Settings:
     """Nested settings merged in order; later layers win.
 
-    A string is short for a part's name: `model: resnet` is `model: {name: resnet}`. A layer with another
+    A string stands for a part's name: `model: resnet` is `model: {name: resnet}`. A layer with another
     name replaces the whole part, since the old part's settings do not apply to the new one. Keys that are
     numbers become strings: seat 1 is `seats.1`.
 
@@ -160,18 +160,18 @@ def _merged(layers: Iterable[Mapping[str, Any]], depth: int) -> Settings:
         for key, value in layer.items():
             # seats are numbers in YAML and Python, but text in a path on the command line
             name = str(key) if isinstance(key, str) else shown(key)
-            result[name] = _laid_over(result.get(name), value, depth)
+            result[name] = _merged_value(result.get(name), value, depth)
     return result
 
 
-def _laid_over(below: Any, value: Any, depth: int) -> Any:
-    if isinstance(below, str) and isinstance(value, Mapping):
-        below = {"name": below}
-    if isinstance(value, str) and isinstance(below, dict):
+def _merged_value(old: Any, value: Any, depth: int) -> Any:
+    if isinstance(old, str) and isinstance(value, Mapping):
+        old = {"name": old}
+    if isinstance(value, str) and isinstance(old, dict):
         value = {"name": value}
     if not isinstance(value, Mapping):
         return value
-    if not isinstance(below, dict):
+    if not isinstance(old, dict):
         return _merged([value], depth + 1)
-    is_renamed = "name" in value and "name" in below and value["name"] != below["name"]
-    return _merged([value] if is_renamed else [below, value], depth + 1)
+    is_renamed = "name" in value and "name" in old and value["name"] != old["name"]
+    return _merged([value] if is_renamed else [old, value], depth + 1)

@@ -23,7 +23,7 @@ Bytes = bytes | memoryview
 
 
 def describe_os_error(error: OSError) -> str:
-    """The reason of an OSError, for a message."""
+    """Why an OSError occurred, for a message."""
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     return "the disk is full" if is_full else (error.strerror or str(error))
 
@@ -159,13 +159,13 @@ def rename(path: Path, name: str, root: Path | None = None) -> None:
 
 
 def remove_file(path: Path, root: Path | None = None) -> None:
-    """Remove a file; of a link, the link itself."""
+    """Remove a file; if it is a link, the link and not its target."""
     with opened_folder(path.parent, root or path.parent) as folder:
         os.unlink(path.name, dir_fd=folder)
 
 
 def remove_tree(path: Path, root: Path | None = None) -> None:
-    """Remove a folder with its content; of links in it, the links themselves."""
+    """Remove a folder with its content; links in it are removed, not their targets."""
     with opened_folder(path.parent, root or path.parent) as folder:
         _refuse_link(path.name, folder, path)
         shutil.rmtree(path.name, dir_fd=folder)

@@ -59,7 +59,7 @@ def _word_instruction(name: str, emit: Callable[[Any, Any], Any]) -> Any:
 
         return numba.types.uint64(numba.types.uint64), generate
 
-    typed.__name__ = name  # by which fingerprints tell the intrinsics apart
+    typed.__name__ = name  # fingerprints tell the intrinsics apart by this name
     return intrinsic(typed)
 
 
@@ -67,7 +67,7 @@ _TRUE = ir.Constant(ir.IntType(1), 1)
 # the index of the lowest set bit, and the number of zeros above the highest; undefined for zero
 trailing_zeros = _word_instruction("trailing_zeros", lambda builder, word: builder.cttz(word, _TRUE))
 leading_zeros = _word_instruction("leading_zeros", lambda builder, word: builder.ctlz(word, _TRUE))
-popcount = _word_instruction("popcount", lambda builder, word: builder.ctpop(word))  # of set bits
+popcount = _word_instruction("popcount", lambda builder, word: builder.ctpop(word))  # counts set bits
 
 
 @intrinsic  # type: ignore[untyped-decorator]  # numba has no types
@@ -232,12 +232,12 @@ def nth_allowed(legal: NDArray[np.uint64], n: np.uint64) -> int:
     """The n-th allowed action, counted from 0; -1 if there are fewer."""
     for index in range(legal.shape[0]):
         word = legal[index]
-        here = popcount(word)
-        if n < here:
+        count = popcount(word)
+        if n < count:
             for _ in range(n):
                 word &= word - ONE
             return index * WORD_BITS + int(trailing_zeros(word))
-        n -= here
+        n -= count
     return -1
 
 

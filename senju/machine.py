@@ -25,7 +25,7 @@ class Machine:
 
     processor: str
     cores: int
-    core_limit: float  # by a container's quota; else `cores`
+    core_limit: float  # a container's CPU quota, at most `cores`
     memory_bytes: int | None  # free, and allowed by a container; None if unknown
     shared_memory_bytes: int | None  # None if there is no such file system
     disk_free_bytes: int | None  # None if unknown
@@ -67,7 +67,7 @@ def math_threads(count: int) -> Iterator[None]:
 
 
 def inspect_machine(folder: Path = Path()) -> Machine:
-    """Inspect this machine; `folder` is for runs."""
+    """Inspect this machine; `folder` is where runs are saved."""
     cores, memory = _affinity(), memory_available()
     return Machine(
         processor=processor_name(),
@@ -92,7 +92,7 @@ def memory_available() -> int:
 
 
 def private_bytes(pid: int | None) -> int:
-    """Memory of a process that is not backed by files, also if shared with the fork server; 0 if unknown."""
+    """Memory of a process without file mappings, with pages shared with the fork server; 0 if unknown."""
     memory = _memory_of(pid) if pid is not None else None
     return int(memory.rss - getattr(memory, "shared", 0)) if memory is not None else 0
 
@@ -104,7 +104,7 @@ def resident_bytes() -> int:
 
 
 def _memory_of(pid: int) -> Any:
-    """None if the process has ended, or without `/proc`."""
+    """The memory of a process; None if it has ended, or without `/proc`."""
     try:
         return psutil.Process(pid).memory_info()
     except (psutil.Error, OSError):

@@ -5,7 +5,7 @@ import sys
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # from glibc's malloc.h
 _LARGEST = 2**31 - 1
-_OLDER_LIMIT = 32 * 2**20  # of older versions of glibc
+_OLDER_LIMIT = 32 * 2**20  # older versions of glibc refuse a larger M_MMAP_THRESHOLD
 
 
 def keep_freed_memory() -> bool:

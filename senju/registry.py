@@ -48,7 +48,7 @@ class Registry(Generic[T]):
         return cls
 
     def importable_name(self, name: str) -> str:
-        """The name by which another process, where it is not registered, can import the class."""
+        """A name by which a process that has not registered the class can import it."""
         if name in self._paths or ":" in name:
             return name
         cls = self.get(name)

@@ -1,4 +1,4 @@
-"""Which code may be loaded: senju's, that of installed packages, and code that the user agrees to.
+"""Which code may be loaded: senju's, code of installed packages, and code that the user agrees to.
 
 Runs, files of failing shards and YAML files name classes and functions as `package.module:Name`, and
 importing a module runs it. A file's content is checked here before anything is imported:
@@ -212,7 +212,7 @@ def _is_installed(file: str) -> bool:
 
 @cache
 def _installed_folders() -> tuple[str, ...]:
-    """Without the folders from PYTHONPATH or .pth files, which may contain runs, such as senju's checkout."""
+    """Where packages are installed; not PYTHONPATH or .pth folders, such as a checkout with runs in it."""
     paths = sysconfig.get_paths()
     folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     folders += site.getsitepackages()
@@ -222,10 +222,10 @@ def _installed_folders() -> tuple[str, ...]:
 
 
 def look_in_current_folder() -> None:
-    """Search the current folder too, last, for modules that the user names.
+    """Search the current folder last for modules that the user names.
 
-    The folder is appended to `sys.path` only when the first of them is imported: a file in it with the name
-    of a package must not replace that package.
+    The folder is appended to `sys.path` only when the first such module is imported: a file in it with the
+    name of a package must not replace that package.
     """
     if "" not in sys.path and not _own_folders:
         _own_folders.append("")

@@ -32,7 +32,7 @@ def _count_fork() -> None:
 os.register_at_fork(after_in_child=_count_fork)
 
 
-def passes_on(error: BaseException) -> bool:
+def must_propagate(error: BaseException) -> bool:
     """Whether an exception from the user's code must propagate, instead of being reported as its error.
 
     These are Ctrl-C, which Python delivers to the main thread (workers ignore it), and any exception in a
@@ -51,16 +51,16 @@ def _is_forked_child() -> bool:
 
 
 def refuse_forked_child() -> None:
-    """Raise WorkerError in a child that the user's code forked; call it between calls of that code."""
+    """Raise WorkerError in a child that the user's code forked; call this between calls of that code."""
     if _is_forked_child():
-        raise _came_back(None)
+        raise _fork_error(None)
 
 
 @contextmanager
 def ending_forked_child(report: Callable[[WorkerError], object]) -> Iterator[None]:
     """Run the user's code, and end a child process that it forked and that returns here.
 
-    The child calls `report` first, unless the code left by `sys.exit()`: then it ended on purpose.
+    The child calls `report` first, unless the code called `sys.exit()`, which ends it on purpose.
     """
     pid, before, _forks.num_at_call = os.getpid(), _forks.num_at_call, _forks.num
     try:
@@ -78,12 +78,12 @@ def ending_forked_child(report: Callable[[WorkerError], object]) -> Iterator[Non
 def _end_child(error: BaseException | None, report: Callable[[WorkerError], object]) -> None:
     try:
         if not isinstance(error, SystemExit):
-            report(error if isinstance(error, WorkerError) else _came_back(error))
+            report(error if isinstance(error, WorkerError) else _fork_error(error))
     finally:
-        os._exit(1)  # without clean-up: everything here belongs to the parent
+        os._exit(1)  # without clean-up: all files and objects belong to the parent
 
 
-def _came_back(error: BaseException | None) -> WorkerError:
+def _fork_error(error: BaseException | None) -> WorkerError:
     how = "returned from it" if error is None else f"raised {type(error).__name__}: {error}"
     return WorkerError(
         f"your code called os.fork() in process {os.getppid()}, and the child, process {os.getpid()}, {how}; "

@@ -1,4 +1,4 @@
-"""Algorithms: the contract (learner.py) and the learners senju brings."""
+"""Algorithms: the contract (learner.py) and the built-in learners."""
 
 from senju.algorithms.learner import Learner
 from senju.registry import Registry

@@ -127,13 +127,13 @@ class DQN(GradientLearner[Sample, Transitions]):
         self.networks = (*self.networks, SingleNetwork(self.target, self.optimizer))
         self.gradient_steps = 0
         self.num_actions = 0
-        self._num_turns = 0  # of every shard, up to the newest that was taken in
+        self._num_turns = 0  # the newest turn in the replay so far, plus 1
         self._owed = 0.0  # fractions of gradient steps, carried over to the next update
         self._replay: Replay | None = None
 
     @classmethod
     def demands(cls, config: Part) -> Demands:
-        """Action values, and rollouts that stay."""
+        """Actions by action values, and a replay."""
         assert isinstance(config, DQNConfig)
         acting = Acting("action_values", config.dueling, config.epsilon_ladder)
         return Demands(acting, kept_positions=config.replay_size)
@@ -182,7 +182,7 @@ class DQN(GradientLearner[Sample, Transitions]):
             self.gradient_steps += 1
             self.clock.lap("sample")
             step = yield sample
-            self.clock.start()  # a stack trains others in between
+            self.clock.start()  # a stack trains other learners in between
             reports.append(step.report)
             if step.errors is not None:
                 self.replay.learn_priorities(sample.frames, step.errors)
@@ -232,7 +232,7 @@ class DQN(GradientLearner[Sample, Transitions]):
         return due
 
     def _has_enough(self) -> bool:
-        """Whether to learn. A full replay is enough, even if many decisions in it have no outcome yet."""
+        """Whether to learn; also if the replay is full and many decisions have no known outcome yet."""
         num_ready, is_full = len(self.replay), self._num_turns >= self.replay.ring.shape.kept
         if is_full and not num_ready:
             raise ConfigError(
@@ -248,7 +248,7 @@ class DQN(GradientLearner[Sample, Transitions]):
         return transitions(batches, self.num_actions, self.setup.device)
 
     def compute_loss(self, networks: Sequence[Network], batch: Transitions, clock: StageClock) -> Loss:
-        """The errors of the network's values; axes before the samples' axis are kept."""
+        """The Huber loss of the action values, summed over the networks of a stack."""
         network, target = networks
         with torch.no_grad():
             targets = batch.returns + batch.factors * self._next_values(network, target, batch)
@@ -269,11 +269,11 @@ class DQN(GradientLearner[Sample, Transitions]):
         """The value of the best legal action, by the target network."""
         observation, is_legal, is_dueling = batch.next_observation, batch.is_next_legal, self.config.dueling
         logits, positions = target(observation)
-        judged = network(observation)[0] if self.config.double else logits
+        scores = network(observation)[0] if self.config.double else logits
         # the best logit is the best value, dueling or not
-        best = judged.masked_fill(~is_legal, -torch.inf).argmax(-1)
+        best = scores.masked_fill(~is_legal, -torch.inf).argmax(-1)
         values = chosen_values(logits, positions, is_legal, best, is_dueling)
-        # where a limit ended the game, no action may be legal any more
+        # a truncated game's last position may have no legal action
         otherwise = positions if is_dueling else logits.amax(-1)
         return torch.where(is_legal.any(-1), values, otherwise)
 
@@ -317,7 +317,7 @@ def chosen_values(
 ) -> Tensor:
     """The value [..., sample] of one action each, by a network's outputs.
 
-    A dueling network's logits are advantages: the mean of the legal ones is taken off (Wang 2016, eq. 9).
+    A dueling network's logits are advantages: the mean of the legal ones is subtracted (Wang 2016, eq. 9).
     """
     chosen = logits.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
     if not is_dueling:

@@ -1,4 +1,4 @@
-"""Learners that take gradient steps: their shared settings, and what a stack of learners asks of them."""
+"""Learners that take gradient steps: their shared settings, and what a stack of learners needs from them."""
 
 from abc import abstractmethod
 from collections.abc import Generator, Sequence
@@ -65,7 +65,7 @@ class GradientLearner(Learner, Generic[BatchT, TensorsT]):
         self.model = model.to(setup.device)
         trained = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.Adam(trained, lr=config.learning_rate, eps=1e-5, fused=True)
-        # the first one learns; others, such as a target network, follow it
+        # the first one learns; a target network follows it
         self.networks: tuple[SingleNetwork, ...] = (SingleNetwork(self.model, self.optimizer),)
         self.clock = StageClock()
 
@@ -83,7 +83,7 @@ class GradientLearner(Learner, Generic[BatchT, TensorsT]):
 
     @abstractmethod
     def compute_loss(self, networks: Sequence[Network], batch: TensorsT, clock: StageClock) -> Loss:
-        """The loss of the first network on a batch, which may be of several networks of a stack."""
+        """The first network's loss on a batch; with a stack, `networks` and the batch are stacked."""
 
     def gradient_step(self, networks: Sequence[Network], batch: TensorsT, clock: StageClock) -> GradientStep:
         """Change the first network by one step on a batch."""

@@ -16,7 +16,7 @@ from senju.games.game import Game, SeatView
 from senju.models.model import Model
 from senju.models.weights import Weights
 
-MOST = 2**53  # the largest saved count
+MAX_COUNT = 2**53  # of a saved counter
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Demands:
     """A learner's requirements for collecting."""
 
     acting: Acting = BY_POLICY  # how its network acts
-    kept_positions: int = 0  # that can be read again later; 0: the newest rollouts alone
+    kept_positions: int = 0  # that can be read again later; 0: only the newest rollouts
 
     @property
     def is_replaying(self) -> bool:
@@ -43,7 +43,7 @@ class Demands:
 
 @dataclass(frozen=True)
 class LearnerState:
-    """All a learner needs to go on as if it had never stopped."""
+    """Everything that a learner needs to resume exactly."""
 
     tensors: dict[str, Tensor]
     numbers: dict[str, Any]  # JSON
@@ -51,14 +51,16 @@ class LearnerState:
     def count(self, name: str) -> int:
         """A saved count; CheckpointError if it is not a valid one."""
         number = self.numbers.get(name)
-        if type(number) is not int or not 0 <= number < MOST:
-            raise CheckpointError(f"the learner's saved {name} is {str(number)[:40]}; expected 0 to {MOST}")
+        if type(number) is not int or not 0 <= number < MAX_COUNT:
+            raise CheckpointError(
+                f"the learner's saved {name} is {str(number)[:40]}; expected 0 to {MAX_COUNT}"
+            )
         return number
 
     def amount(self, name: str) -> float:
         """A saved amount; CheckpointError if it is not a valid one."""
         number = self.numbers.get(name)
-        if not isinstance(number, int | float) or not abs(number) < MOST:
+        if not isinstance(number, int | float) or not abs(number) < MAX_COUNT:
             raise CheckpointError(f"the learner's saved {name} is {str(number)[:40]}; expected a number")
         return float(number)
 
@@ -85,7 +87,7 @@ class Learner(ABC):
         return Demands()
 
     def attach(self, ring: Ring, game: Game | SeatView) -> None:  # noqa: B027  # not all learners need it
-        """Learn from the rollouts in this ring from now on; for those that replay, or follow."""
+        """Use this ring from now on, for a replay or with `is_following`."""
 
     @property
     def epsilon(self) -> float:
@@ -94,7 +96,7 @@ class Learner(ABC):
 
     @abstractmethod
     def update(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
-        """Learn from a batch; return what happened, as numbers."""
+        """Learn from a batch; return metrics."""
 
     @abstractmethod
     def weights(self) -> Weights:
@@ -106,7 +108,7 @@ class Learner(ABC):
 
     @abstractmethod
     def load_state(self, state: LearnerState) -> None:
-        """Go on from a saved state; the content of an attached ring belongs to it."""
+        """Go on from a saved state; an attached ring must have its saved content already."""
 
     @abstractmethod
     def take_timings(self) -> dict[str, float]:

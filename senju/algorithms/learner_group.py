@@ -16,7 +16,7 @@ from senju.collect.slots import Ring, Rollout
 from senju.games.game import Game, SeatView
 from senju.models.weights import Weights
 
-_LEAST_PATIENCE = 5.0  # seconds that the group waits at least for a learner
+_MIN_WAIT_SECONDS = 5.0  # for a learner
 
 
 class Attention:
@@ -26,14 +26,15 @@ class Attention:
     stays the same.
     """
 
-    FAST, SLOW, LEAST = 0.5, 0.1, 0.5
+    FAST, SLOW = 0.5, 0.1  # rates of the running means
+    LEAST = 0.5  # share of an agent whose reward and loss do not move
 
     def __init__(self, num_seats: int) -> None:
         self._means = np.zeros((num_seats, 2, 2))  # [seat, reward or loss, fast or slow]
         self._counts = np.zeros((num_seats, 2), np.int64)
 
     def see(self, seat: int, reward: float | None = None, loss: float | None = None) -> None:
-        """Note an agent's newest reward or loss."""
+        """Record an agent's newest reward or loss."""
         for kind, value in enumerate((reward, loss)):
             if value is None:
                 continue
@@ -80,16 +81,17 @@ class LearnerGroup:
         self._turns_ahead = turns_ahead
         self._ordered = [-1] * len(self.settings)  # the turn of each agent's last task
         self._late_orders = [-1] * len(self.settings)  # of each agent: the turn whose training took too long
-        self._longest = 0.0  # seconds of a training
+        self._longest = 0.0  # seconds of the longest training
         self._is_adaptive = attention == "adaptive"
         self._attention = Attention(len(self.settings))
+        # of each agent: turns and their shards since its last training
         self._new: list[list[tuple[int, tuple[int, ...]]]] = [[] for _ in self.settings]
         self._rings: Sequence[Ring] = ()
         self._trained: list[Trained] = []
 
     @property
     def has_agents(self) -> bool:
-        """Whether there are several agents, which metrics and pictures tell apart."""
+        """Whether there are several agents: metrics and pictures then show each one."""
         return len(self.settings) > 1
 
     @property
@@ -143,7 +145,7 @@ class LearnerGroup:
         ]
         if not late:
             return []
-        trained = self.runner.finish(late, max(_LEAST_PATIENCE, 3.0 * self._longest))
+        trained = self.runner.finish(late, max(_MIN_WAIT_SECONDS, 3.0 * self._longest))
         for seat in late:
             if self.runner.is_busy(seat):
                 self._late_orders[seat] = self._ordered[seat]
@@ -168,13 +170,13 @@ class LearnerGroup:
 
     def _describe(self, trained: Sequence[Trained]) -> dict[str, float]:
         """The metrics' means over all agents and, of several agents, each agent's own."""
-        if self.has_agents:  # with a single learner, nothing calls `take_trained`
+        if self.has_agents:  # with a single learner, `take_trained` is never called
             self._trained += trained
         self._longest = max([self._longest, *(each.ended - each.began for each in trained)])
         own: dict[str, float] = {}
         values: dict[str, list[float]] = {}
         for each in trained:
-            loss = each.metrics.get("loss", each.metrics.get("value_loss"))  # a policy's own says little
+            loss = each.metrics.get("loss", each.metrics.get("value_loss"))  # a policy's loss says little
             self._attention.see(each.seat, loss=loss)
             for name, value in each.metrics.items():
                 values.setdefault(name, []).append(value)

@@ -20,7 +20,7 @@ from senju.timing import add_seconds
 class LearnerSettings:
     """A learner and its schedule, as plain data that can be sent anywhere."""
 
-    seat: int  # 0 in self-play, where one learner is for all seats
+    seat: int  # 0 in self-play, where one learner trains all seats
     model: Settings
     algorithm: Settings
     seed: int
@@ -41,7 +41,7 @@ class TrainingTask(NamedTuple):
 
     seat: int
     turns: tuple[int, ...]  # new since its last training, oldest first
-    shards: tuple[tuple[int, ...], ...]  # that were played in each of those turns
+    shards: tuple[tuple[int, ...], ...]  # played in each of those turns
     attention: float = 1.0  # how much more than usual it learns
     number: int = 0  # of its trainings, including those skipped because it was busy; 0: the next
 
@@ -133,7 +133,7 @@ class LearnerRunner(ABC):
 
     @abstractmethod
     def load_state(self, seat: int, state: LearnerState) -> None:
-        """Continue from a saved state; the content of the agent's ring belongs to it."""
+        """Continue from a saved state; the agent's ring must have its saved content already."""
 
     @abstractmethod
     def take_timings(self) -> dict[str, float]:

@@ -1,21 +1,20 @@
-"""Linking: what a seat's decision led to, n of its own decisions later.
+"""Linking: finds what each decision led to, n decisions of its seat later (n-step returns).
 
-Rollouts are walked through in the order they were played, step by step. A decision waits until it is known
-what it led to, possibly for some rollouts; meanwhile the rewards of its seat are added up, also those that
-come with another's move. Its window ends
+Rollouts are read in the order they were played, step by step. A decision waits until it is known what it led
+to, possibly for some rollouts; meanwhile the rewards of its seat are added up, also those that come with
+another seat's move. Its window ends
 
-- where the game does: nothing more is to come, and the factor is 0;
+- where the game ends: the factor is 0;
 - where the game was truncated: the truncated position counts with its value for the seat to move there,
   with the opposite sign if that is the other seat of a zero-sum game. If the position was not kept, or its
   value for this seat is unknown, the decision is never ready;
 - at the seat's n-th decision after it;
-- before a move that the learner made at random, which does not show its own choice: at the seat's own
-  position there, or at the other's, with the opposite sign, in a zero-sum game of turns (the cut of Watkins
-  1989). If the other's random moves counted as its best ones, the values would be those of a game against a
-  player who blunders.
+- before a random move of the learner (the cut of Watkins 1989): at the seat's own position there or, in a
+  zero-sum game of turns, at the other seat's, with the opposite sign. Otherwise the values would be those
+  of a game against a player who blunders.
 
-What a decision leads to is always younger than the decision, so it lies in the ring as long as the decision
-does. A decision whose rollout left the ring while it waited is dropped.
+What a decision leads to is always newer than the decision, so it stays in the ring as long. A decision whose
+rollout left the ring while it waited is dropped.
 """
 
 from typing import NamedTuple
@@ -26,13 +25,13 @@ from numpy.typing import NDArray
 from senju.collect.slots import RingShape, Slot
 from senju.kernels import compiled, inlined
 
-NOTHING, UNKNOWN = -1, -2  # instead of the position to go on from: the game ended; it is unknown
+NOTHING, UNKNOWN = -1, -2  # instead of a position to bootstrap from: the game ended; not known
 
 OUTCOME = np.dtype(
     [
-        ("following", np.int64),  # the position to go on from; NOTHING where the game ended
+        ("following", np.int64),  # the position to bootstrap from; NOTHING where the game ended
         ("factor", np.float32),  # of the value of that position
-        ("reward", np.float32),  # that came before it, discounted
+        ("reward", np.float32),  # the sum before that position, discounted
     ],
     align=True,
 )
@@ -62,8 +61,8 @@ class Waiting(NamedTuple):
 class Links(NamedTuple):
     """What the decisions of all rollouts in a ring led to.
 
-    A segment is one place of one shard; a frame is a decision's place in the ring, counted over all
-    segments. Truncated positions are counted on from the last frame.
+    A segment is one slot of one shard. A frame is a decision's index in the ring, counted over all
+    segments. Truncated positions have the indices after the last frame.
     """
 
     turns: NDArray[np.int64]  # [segment], which rollout lies there; -1: none that may be drawn from
@@ -82,7 +81,7 @@ def _finish(
     following: int,
     factor: float,
 ) -> None:
-    """A decision is ready, unless its rollout is gone."""
+    """Mark a decision as ready, unless its rollout was overwritten."""
     frame, size = entry["frame"], ready.shape[1]
     segment = frame // size
     if turns[segment] != entry["turn"]:
@@ -109,10 +108,10 @@ def _end(
     row: int,
     seat: int,
     following: int,
-    sign: float,  # 0: nothing more is to come
+    sign: float,  # 0: the game ended
     powers: NDArray[np.float64],
 ) -> None:
-    """All of a seat's decisions that wait lead to one position: none waits any longer."""
+    """End the windows of all waiting decisions of a seat at one position."""
     first, count, longest = waiting.first[row, seat], waiting.counts[row, seat], waiting.entries.shape[2]
     if following != UNKNOWN:
         for index in range(count):
@@ -124,7 +123,7 @@ def _end(
 
 @inlined
 def _view(final_seats: NDArray[np.int8], final: int, seat: int, is_zero_sum: bool) -> tuple[int, float]:
-    """The place in which a truncated position can be valued for a seat, and the sign; -1: in none."""
+    """The acting index at which a truncated position has a value for a seat, or -1; and the sign."""
     num_places = final_seats.shape[1]
     if final < 0:
         return -1, 0.0
@@ -148,9 +147,10 @@ def _link(
     is_zero_sum: bool,
     stops_at_exploration: bool,
 ) -> None:
-    """Walk through a rollout. The work at every decision is written here and not in a function of its own.
+    """Walk through a rollout.
 
-    Numba counts references to the arrays that are passed to a function, which takes as long as the rest.
+    The work at every decision is not in a function of its own: Numba would count references to the arrays
+    passed to it, which takes as long as the rest.
     """
     seats, explored, rewards = steps.seats, steps.explored, steps.rewards
     terminated, truncated = steps.terminated, steps.truncated
@@ -224,7 +224,7 @@ class Linker:
         )
 
     def segment(self, shard: int, turn: int) -> int:
-        """Where that rollout lies."""
+        """The segment of that rollout."""
         return shard * self._depth + turn % self._depth
 
     def drop(self, segment: int) -> None:
@@ -233,7 +233,7 @@ class Linker:
         self.links.num_ready[segment] = 0
 
     def forget(self) -> None:
-        """As if nothing had been linked yet."""
+        """Go back to the state before the first rollout was linked."""
         self.links.turns.fill(-1)
         self.links.num_ready.fill(0)
         self._waiting.counts.fill(0)

@@ -9,8 +9,8 @@ from senju.errors import NoLegalActionError
 class MaskedCategorical:
     """Probabilities of legal actions only; computed in float32 whatever the logits are.
 
-    Illegal logits never enter a sum: they are replaced before the softmax, and the part of
-    impossible actions in the entropy is set to zero rather than computed as 0 · (−∞), which is NaN.
+    Illegal logits never enter a sum: they are replaced before the softmax. In the entropy, the term of
+    an impossible action is set to zero, since 0 · (−∞) is NaN.
     """
 
     def __init__(self, logits: Tensor, legal: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""What learners by gradient descent share: schedules, saved optimizers, and a check for divergence."""
+"""Shared by learners with gradient steps: schedules, saved optimizers, and a check for divergence."""
 
 import math
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ def load_network(
 ) -> None:
     """Load the weights and moments that `saved_network` returned."""
     load_weights(model, tensors, "model.")
-    optimizer.state.clear()  # a state from before the first update brings no moments
+    optimizer.state.clear()  # a state saved before the first update has no moments
     for name, parameter in model.named_parameters():
         prefix = f"optimizer.{name}."
         moments = {

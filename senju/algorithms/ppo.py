@@ -86,7 +86,7 @@ class PPO(GradientLearner[Selection, Minibatch]):
         self.clock.start()
         metrics = {"learning_rate": self._set_learning_rate()}
         if self.is_following:
-            num_given, rollouts = len(rollouts), self._still_whole(rollouts)
+            num_given, rollouts = len(rollouts), self._copy_complete(rollouts)
             metrics["rollouts_missed"] = float(num_given - len(rollouts))
         if not rollouts:  # all were overwritten, and no newer ones are complete
             return metrics | {"gradient_steps": 0.0}
@@ -97,7 +97,7 @@ class PPO(GradientLearner[Selection, Minibatch]):
         for epoch in range(max(1, round(self.config.epochs * self.attention))):
             for indices in self._shuffled(len(batch.actions), epoch):
                 step = yield Selection(batch, indices)
-                self.clock.start()  # a stack trains others in between
+                self.clock.start()  # a stack trains other learners in between
                 reports.append(step.report)
             if self.config.kl_stop is not None and float(reports[-1][_KL]) > self.config.kl_stop:
                 break
@@ -112,8 +112,8 @@ class PPO(GradientLearner[Selection, Minibatch]):
         refuse_divergence(self.version, metrics)
         return metrics
 
-    def _still_whole(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
-        """Copies of the rollouts; of overwritten ones, as many of the newest instead.
+    def _copy_complete(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
+        """Copies of the rollouts; overwritten ones are replaced by as many of the newest.
 
         Otherwise an agent that waits for others in its process might never find a rollout. No rollout is
         used twice.
@@ -124,8 +124,8 @@ class PPO(GradientLearner[Selection, Minibatch]):
             asked = [rollout for rollout in rollouts if rollout.shard == shard]
             since = max(asked[0].turn, self._newest.get(shard, -1) + 1)
             complete = [turn for turn in self._reader.ring.complete_turns(shard) if turn >= since]
-            are_there = complete[:1] == [asked[0].turn]
-            for turn in complete[: len(asked)] if are_there else complete[-len(asked) :]:
+            is_intact = complete[:1] == [asked[0].turn]
+            for turn in complete[: len(asked)] if is_intact else complete[-len(asked) :]:
                 data = self._reader.slot(shard, turn)
                 if data is not None:
                     found.append(asked[0]._replace(slots=(data,), turn=turn))

@@ -1,8 +1,8 @@
-"""PPO's objective, twice: in PyTorch, to read and for any device, and compiled, for the CPU.
+"""PPO's objective, twice: in PyTorch, as a reference and for any device; and compiled, for the CPU.
 
 The compiled one computes the loss and its gradient with respect to logits and values in one pass
-over the legal actions. It touches nothing illegal, so that its cost follows the number of legal
-moves rather than of actions. Tests compare the two.
+over the legal actions, so that its cost grows with the number of legal moves, not of all actions.
+Tests compare the two.
 """
 
 import math
@@ -23,7 +23,7 @@ _NOT_FINITE = "PPO's loss is not finite: a reward or a value is not, or training
 
 
 class Minibatch(NamedTuple):
-    """Decisions to learn from, as tensors on one device; several networks' have an axis for these first."""
+    """Decisions to learn from, as tensors on one device; for a stack, the first axis is the network."""
 
     observation: Tensor  # bytes [..., sample, *observation_shape]
     legal: Tensor  # int64 bits [..., sample, words]
@@ -157,7 +157,7 @@ def compiled_loss(logits: Tensor, values: Tensor, batch: Minibatch, coefficients
     """The loss's gradient with respect to float32 `logits` and `values`, on the CPU."""
     logits_gradient, values_gradient = torch.zeros(logits.shape), torch.empty(values.shape)
     report = torch.zeros(*values.shape[:-1], len(LossReport._fields), dtype=torch.float64)
-    for network in np.ndindex(values.shape[:-1]):  # once, where there is no axis for networks
+    for network in np.ndindex(values.shape[:-1]):  # once, without an axis for networks
         own = Minibatch(*(column[network] for column in batch))
         refused = _loss_and_gradient(
             logits.detach()[network].contiguous().numpy(),
@@ -190,7 +190,7 @@ def _explain_refusal(sample: int, logits: Tensor, batch: Minibatch) -> NoReturn:
 
 
 def reference_loss(logits: Tensor, values: Tensor, batch: Minibatch, coefficients: Coefficients) -> Loss:
-    """The same by PyTorch's autograd, on any device."""
+    """The same loss for PyTorch's autograd, on any device."""
     loss, numbers = ppo_loss(logits, values, batch, coefficients)
     if bool(numbers.isfinite().all()):
         return Loss((loss.sum(),), None, numbers)

@@ -1,11 +1,11 @@
 """Replay: decisions of kept rollouts, drawn to be learned from again.
 
-The rollouts lie in the ring that workers write to; nothing is copied. Each position is stored once: it is
-what one decision saw and what an earlier one led to. What is kept here is what each decision led to
-(see `linking`) and, where decisions are drawn by priority, the last error of each.
+The rollouts are in the ring that workers write to; nothing is copied. Each position is stored once: it is
+what one decision saw and what an earlier one led to. The replay itself stores what each decision led to
+(see `linking`) and, if decisions are drawn by priority, the last error of each.
 
-Two kinds of writers are served. A backend's workers never write to a place whose rollout is still kept:
-`add` and `sample` depend on what was added alone, and raise an error if a place was overwritten nevertheless.
+Two kinds of writers are served. A backend's workers never write to a slot whose rollout is still kept:
+`add` and `sample` depend on what was added alone, and raise an error if a slot was overwritten nevertheless.
 Writers that do not wait are followed by `follow` and read by `sample(..., redraw=True)`.
 """
 
@@ -23,7 +23,7 @@ from senju.errors import CheckpointError, ConfigError, ModelError, WorkerError
 from senju.kernels import below, compiled, random_word
 
 UNIFORM_STREAM, PRIORITY_STREAM = 64, 65  # beyond those that games use
-_NEXT_ROUND = 256  # from the stream of a draw to that of the one which replaces its torn rows
+_NEXT_ROUND = 256  # added to the stream of a draw for the draw that replaces its torn rows
 
 
 @compiled
@@ -37,13 +37,13 @@ def _draw_uniformly(
 ) -> None:
     """Draw ready decisions by their number, and look each number up: first its segment, then its frame.
 
-    All are looked up together, by halves and without a branch: one by one takes three times as long.
+    A binary search without branches looks all of them up together: one by one takes three times as long.
     """
     numbers = np.empty(chosen.shape[0], np.int64)
     for each in range(chosen.shape[0]):
         word = random_word(seed, step & 0xFFFFFFFF, step >> 32, each, stream)
         numbers[each], chosen[each] = below(word, np.uint64(ends[-1])), 0
-    left = ends.shape[0]  # the number of segments, from the chosen one on, that it may be in
+    left = ends.shape[0]  # segments in which the decision may be, from the chosen one on
     while left > 1:
         half = left // 2
         for each in range(chosen.shape[0]):
@@ -80,26 +80,26 @@ class Replay:
         stops_at_exploration: bool = True,
     ) -> None:
         self.ring, self.priorities = ring, priorities
-        self.num_redrawn = 0  # decisions drawn in place of some that were overwritten while they were read
-        self.num_collected = 0  # decisions by learning seats, in all rollouts that were taken in
+        self.num_redrawn = 0  # decisions drawn to replace some that were overwritten while they were read
+        self.num_collected = 0  # decisions by learning seats, in all rollouts that were added
         self._seed = np.uint64(seed)
         self._reader = RingReader(ring)
         self._linker = Linker(ring.shape, ring.slot(0, 0), n_step, gamma, is_zero_sum, stops_at_exploration)
         self._links = self._linker.links
         self._ends = np.zeros(len(self._links.turns), np.int64)
         self._tree = SumTree(self._linker.num_frames) if priorities else None
-        self._largest = 1.0  # a decision that was never learned from gets the largest weight so far
+        self._largest = 1.0  # the largest weight so far, for decisions that were never learned from
 
     def __len__(self) -> int:
         return int(self._ends[-1])
 
     @property
     def newest_turn(self) -> int:
-        """The newest turn that is kept; -1: none is."""
+        """The newest turn in the replay; -1: none."""
         return int(self._links.turns.max(initial=-1))
 
     def add(self, rollouts: Sequence[Rollout]) -> None:
-        """Take in the newest turns, oldest first; what is older than the ring keeps is gone."""
+        """Add the newest turns, oldest first; turns that the ring no longer keeps are dropped."""
         newest = max((rollout.turn for rollout in rollouts), default=-1)
         gone = newest - self.ring.shape.kept
         self._drop(np.flatnonzero(self._links.turns <= gone))
@@ -114,9 +114,9 @@ class Replay:
         self._count()
 
     def follow(self) -> int:
-        """Take in what writers that do not wait have completed since; return how many rollouts.
+        """Add the rollouts that writers without waiting have completed since; return their number.
 
-        What they have overwritten is gone. Where this is called too seldom, rollouts are missed.
+        Overwritten rollouts are dropped. If this is called too seldom, rollouts are missed.
         """
         shape, num_taken = self.ring.shape, 0
         self._drop(np.flatnonzero(self._reader.sequence_numbers != self._links.turns + 1))
@@ -132,7 +132,7 @@ class Replay:
         return num_taken
 
     def rebuild(self, last_turn: int) -> None:
-        """Take in the content of the ring up to a turn, as if it had been added turn by turn."""
+        """Add the content of the ring up to a turn, as if it had been added turn by turn."""
         self._drop(np.arange(len(self._ends)))
         self._linker.forget()
         for shard in range(self.ring.shape.num_shards):
@@ -142,7 +142,7 @@ class Replay:
         self._count()
 
     def _take(self, shard: int, turn: int) -> bool:
-        """Link a rollout; False if it is not there, or is being overwritten."""
+        """Link a rollout; False if it is missing, or being overwritten."""
         steps = self._reader.steps(shard, turn)
         if steps is None:
             return False
@@ -161,7 +161,7 @@ class Replay:
             self._linker.drop(segment)
 
     def _weigh(self, segment: int, first: int, weight: float) -> None:
-        """Give a segment's ready decisions from the first on one weight, where there are priorities."""
+        """Set the weight of a segment's ready decisions from `first` on, if there are priorities."""
         if self._tree is not None:
             ready = self._links.ready[segment, first : self._links.num_ready[segment]].astype(np.int64)
             self._tree.set(segment * self._linker.segment_size + ready, np.full(len(ready), weight))
@@ -195,7 +195,7 @@ class Replay:
         return sample
 
     def _draw(self, step: int, num_rounds: int, frames: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Write frames; return their probabilities, as multiples of those of a uniform draw."""
+        """Draw frames; return their probabilities relative to a uniform draw."""
         num_ready, further = len(self), num_rounds * _NEXT_ROUND
         if not num_ready:
             raise ConfigError("nothing to learn from yet: no decision in the replay has an outcome")
@@ -207,9 +207,9 @@ class Replay:
 
     def _refuse_torn(self, frames: NDArray[np.int64]) -> NoReturn:
         segment = int(frames[0]) // self._linker.segment_size
-        shard, place = divmod(segment, self.ring.shape.depth)
+        shard, slot = divmod(segment, self.ring.shape.depth)
         raise WorkerError(
-            f"{len(frames)} decisions were overwritten while they were read, one of them in place {place} "
+            f"{len(frames)} decisions were overwritten while they were read, one of them in slot {slot} "
             f"of shard {shard}, where turn {self._links.turns[segment]} is kept and the sequence number is "
             f"{self._reader.sequence_numbers[segment]}. "
             "A ring whose writers do not wait is read with redraw=True"
@@ -230,7 +230,7 @@ class Replay:
         self._tree.set(frames[is_there], weights[is_there])
 
     def state(self) -> dict[str, NDArray[np.float64]]:
-        """What linking again cannot restore: priorities, if there are any."""
+        """The priorities, if there are any: linking again cannot restore them."""
         if self._tree is None:
             return {}
         return {"weights": self._tree.all_weights().copy(), "largest": np.array([self._largest])}
@@ -238,8 +238,8 @@ class Replay:
     def load_state(self, state: Mapping[str, NDArray[Any]], is_following: bool = False) -> None:
         """Go on with saved priorities; `rebuild` comes first.
 
-        Decisions that were overwritten since are ignored. Where writers do not wait, others may have taken
-        their places: they begin as decisions that were never learned from.
+        Decisions that were overwritten since are ignored. With writers that do not wait, newer decisions may
+        have their indices: they begin as decisions that were never learned from.
         """
         if set(state) != set(self.state()):
             raise CheckpointError(
@@ -250,7 +250,7 @@ class Replay:
             return
         weights, is_ready = state["weights"], self._tree.all_weights() > 0.0
         if weights.shape == is_ready.shape:
-            # a place with a younger rollout than the newest one taken in was overwritten
+            # a slot with a newer rollout than the newest one added was overwritten
             is_gone = (self._links.turns < 0) & (self.ring.begun_turns.reshape(-1) > self.newest_turn)
             weights = np.where(np.repeat(is_gone, self._linker.segment_size), 0.0, weights)
             if is_following:

@@ -1,7 +1,7 @@
 """Advantages and returns, per (row, seat).
 
-Each seat's decisions form a sequence of their own; the rewards a seat gets between two of its
-decisions belong to the first. This one rule is right for alternating turns, for a seat that
+The decisions of each seat form one sequence; the rewards a seat gets between two of its
+decisions belong to the first. This rule is right for alternating turns, for a seat that
 moves twice, for zero-sum and general-sum games, and for the loser's last move, whose reward
 comes with the winner's.
 """
@@ -71,8 +71,8 @@ def _estimate(
 def generalised_advantages(slot: Slot, gamma: float, gae_lambda: float) -> Advantages:
     """Generalised advantage estimates (Schulman 2016, eq. 16) of one rollout.
 
-    The discount is applied per decision of the seat. A terminated game is worth nothing more; a
-    truncated one, and the end of the rollout, are worth `slot.bootstrap`. Where that is not known
+    The discount is applied per decision of the seat. A terminated game has the value 0; a
+    truncated one, and the end of the rollout, `slot.bootstrap`. Where that is not known
     (NaN: another seat is to move and the game is not zero-sum), a seat's last decision serves as
     the bootstrap of those before it and is not learned from.
     """

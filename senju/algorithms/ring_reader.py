@@ -1,7 +1,7 @@
 """Reading a ring that others may be writing to.
 
-A slot has a sequence number. It changes before a writer begins and after the slot is complete. Where it is
-the rollout's own before and after something was read, no writer was there in between.
+A slot has a sequence number, which changes before a writer begins and after the slot is complete. If it is
+the rollout's own number before and after a read, no writer wrote in between (a seqlock).
 """
 
 import math
@@ -29,12 +29,12 @@ class Sample(NamedTuple):
     returns: NDArray[np.float32]
     next_observation: NDArray[Any]  # the decision's own, where the factor is 0
     next_legal: NDArray[np.uint64]
-    factors: NDArray[np.float32]  # of the next position's value: 0 where nothing is to come
+    factors: NDArray[np.float32]  # of the next position's value: 0 where the game ended
     weights: NDArray[np.float32]  # importance weights; 1 where all are drawn alike
 
 
 class _Positions(NamedTuple):
-    """What a ring holds, by frame; truncated positions are counted on from the last frame."""
+    """The content of a ring by frame; truncated positions have the indices after the last frame."""
 
     observation: NDArray[np.uint8]  # [frame, bytes]
     legal: NDArray[np.uint64]  # [frame, words]
@@ -55,7 +55,7 @@ def _is_complete(sequence_numbers: NDArray[np.int64], segment: int, turn: int) -
 
 @intrinsic  # type: ignore[untyped-decorator]  # numba has no types
 def _copy_row(typing_context: Any, source: Any, index: Any, target: Any, row: Any) -> Any:
-    """Copy one row of a matrix to one of another as wide. Nothing is checked."""
+    """Copy a row of a matrix to a row of another of the same width, without checks."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         def place(matrix: int, number: int) -> tuple[Any, Any]:
@@ -73,7 +73,7 @@ def _copy_row(typing_context: Any, source: Any, index: Any, target: Any, row: An
 
 @inlined
 def _segment_of(positions: _Positions, frame: int) -> int:
-    """Where the rollout lies that a position belongs to."""
+    """The segment of the rollout that a position belongs to."""
     num_segments, num_frames = positions.sequence_numbers.shape[0], positions.legal.shape[0]
     if frame < num_frames:
         return int(frame // (num_frames // num_segments))
@@ -88,7 +88,7 @@ def _copy_rows(
     rows: NDArray[np.int64],
     target: NDArray[Any],
 ) -> None:
-    """One column after another: short loops let the processor wait for many rows at once."""
+    """Copy rows of one column: short loops let the processor wait for many rows at once."""
     for row in rows:
         if frames[row] < source.shape[0]:
             _copy_row(source, frames[row], target, row)
@@ -97,14 +97,14 @@ def _copy_rows(
 
 
 @inlined
-def _find_broken(
-    sequence_numbers: NDArray[np.int64], turns: NDArray[np.int64], is_broken: NDArray[np.bool_]
+def _find_overwritten(
+    sequence_numbers: NDArray[np.int64], turns: NDArray[np.int64], is_overwritten: NDArray[np.bool_]
 ) -> int:
-    """Mark the segments in which another rollout lies than the one drawn from; return how many they are."""
+    """Mark the segments whose rollout was overwritten; return their number."""
     count = 0
     for segment in range(turns.shape[0]):
-        is_broken[segment] |= turns[segment] >= 0 and sequence_numbers[segment] != turns[segment] + 1
-        count += is_broken[segment]
+        is_overwritten[segment] |= turns[segment] >= 0 and sequence_numbers[segment] != turns[segment] + 1
+        count += is_overwritten[segment]
     return count
 
 
@@ -116,11 +116,11 @@ def _read(
     sample: Sample,  # whose observations are bytes [row, byte]
     is_torn: NDArray[np.bool_],  # [row]
 ) -> int:
-    """Copy what the sample's frames hold; return how many rows are torn."""
+    """Copy the sample's frames; return how many rows are torn (overwritten meanwhile)."""
     frames, actions, returns, factors = sample.frames, sample.actions, sample.returns, sample.factors
-    is_broken = np.zeros(links.turns.shape[0], np.bool_)
+    is_overwritten = np.zeros(links.turns.shape[0], np.bool_)
     after = np.empty(frames.shape[0], np.int64)
-    _find_broken(positions.sequence_numbers, links.turns, is_broken)
+    _find_overwritten(positions.sequence_numbers, links.turns, is_overwritten)
     memory_fence()
     outcomes, chosen = links.outcomes, positions.actions
     for row in rows:
@@ -134,12 +134,12 @@ def _read(
     _copy_rows(positions.legal, positions.final_legal, frames, rows, sample.legal)
     _copy_rows(positions.legal, positions.final_legal, after, rows, sample.next_legal)
     memory_fence()
-    if _find_broken(positions.sequence_numbers, links.turns, is_broken) == 0:
+    if _find_overwritten(positions.sequence_numbers, links.turns, is_overwritten) == 0:
         return 0
     num_torn = 0
     for row in rows:
-        is_torn[row] = is_broken[_segment_of(positions, frames[row])]
-        is_torn[row] |= is_broken[_segment_of(positions, after[row])]
+        is_torn[row] = is_overwritten[_segment_of(positions, frames[row])]
+        is_torn[row] |= is_overwritten[_segment_of(positions, after[row])]
         num_torn += is_torn[row]
     return num_torn
 
@@ -166,12 +166,12 @@ class RingReader:
         return self._positions.sequence_numbers
 
     def steps(self, shard: int, turn: int) -> Steps | None:
-        """What linking needs of a rollout; None if the ring does not have it, or no longer has it."""
+        """The columns that linking needs; None if the ring does not have the rollout, or no longer."""
         copied = self._copied(shard, turn, Steps._fields)
         return Steps(*copied) if copied is not None else None
 
     def slot(self, shard: int, turn: int) -> Slot | None:
-        """A whole rollout; None if the ring does not have it, or no longer has it."""
+        """A whole rollout; None if the ring does not have it, or no longer."""
         copied = self._copied(shard, turn, Slot._fields)
         # transient columns are overwritten before the rollout's sequence number changes
         is_passed = self.ring.begun_turns[shard].max() >= turn + self.ring.columns.log_probs.shape[1]
@@ -186,7 +186,7 @@ class RingReader:
         return copied if _is_complete(self.sequence_numbers, segment, turn) else None
 
     def new_sample(self, frames: NDArray[np.int64], weights: NDArray[np.float32]) -> Sample:
-        """Room for what is to be read."""
+        """Empty arrays for the rows to be read."""
         count, words = len(frames), self._positions.legal.shape[1]
         return Sample(
             frames,
@@ -201,7 +201,7 @@ class RingReader:
         )
 
     def read(self, links: Links, sample: Sample, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Fill rows of a sample with what their frames hold; return those that are torn."""
+        """Fill rows of a sample from their frames; return those that are torn."""
         is_torn = np.zeros(len(sample.frames), np.bool_)
         as_bytes = sample._replace(
             observation=_by_frame(sample.observation, 1).view(np.uint8),
@@ -212,6 +212,6 @@ class RingReader:
 
 
 def _by_frame(column: NDArray[Any], num_axes: int) -> NDArray[Any]:
-    """A column's positions one after another; its first axes number them."""
+    """A column as [position, …]: its first `num_axes` axes become one."""
     shape = column.shape
     return column.reshape(math.prod(shape[:num_axes]), math.prod(shape[num_axes:]))

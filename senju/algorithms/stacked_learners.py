@@ -133,10 +133,12 @@ class StackedLearners(SequentialLearners):
         super().__init__(learners)
         self._settings = settings
         self._stacks: list[LearnerStack] = []
-        self._blocks: dict[int, NDArray[np.uint8]] = {}  # of agents whose weights were read since
+        self._blocks: dict[
+            int, NDArray[np.uint8]
+        ] = {}  # of agents whose weights were read since the last training
 
     def attach(self, rings: Sequence[Ring], view: Game | SeatView) -> None:
-        """Each learner gets its own ring, and those of a kind are stacked."""
+        """Attach each learner to its own ring, and stack learners of one kind."""
         super().attach(rings, view)
         kinds: dict[Any, list[LearnerSettings]] = {}
         for each, learner in zip(self._settings, self.learners, strict=True):
@@ -152,7 +154,7 @@ class StackedLearners(SequentialLearners):
                 self._stacks.append(LearnerStack(alike, learners))
 
     def learn(self, tasks: Sequence[TrainingTask]) -> list[Trained]:
-        """Train all; one that is alone of its kind this time, by itself."""
+        """Train the due agents: those of one kind together, an agent alone of its kind by itself."""
         self._blocks.clear()
         learned: dict[int, Trained] = {}
         for stack in self._stacks:

@@ -8,7 +8,7 @@ from senju.kernels import compiled, random_word, unit_interval
 
 @compiled
 def _set(tree: NDArray[np.float64], indices: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
-    """Each sum is computed again from its two parts, so that rounding errors do not add up."""
+    """Set leaves. Each sum is computed again from its two parts, so that rounding errors do not add up."""
     first = tree.shape[0] // 2
     for each in range(indices.shape[0]):
         node = first + indices[each]
@@ -22,9 +22,9 @@ def _set(tree: NDArray[np.float64], indices: NDArray[np.int64], weights: NDArray
 def _draw(
     tree: NDArray[np.float64], seed: np.uint64, step: int, stream: int, chosen: NDArray[np.int64]
 ) -> None:
-    """One index from each of as many equal parts of the whole weight.
+    """Draw one index from each of `len(chosen)` equal parts of the total weight.
 
-    All go down together, level by level: the processor then waits for many nodes at once.
+    All searches descend together, level by level: the processor then waits for many nodes at once.
     """
     leaves, count = tree.shape[0] // 2, chosen.shape[0]
     targets = np.empty(count, np.float64)
@@ -74,9 +74,9 @@ class SumTree:
         return self._tree[leaves : leaves + self.size]
 
     def set(self, indices: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
-        """Change some weights; of an index that comes twice, the last counts."""
+        """Change some weights; if an index occurs twice, the last one counts."""
         _set(self._tree, indices, weights)
 
     def draw(self, seed: np.uint64, step: int, stream: int, chosen: NDArray[np.int64]) -> None:
-        """Write indices drawn in proportion to the weights, one from each equal part of the whole."""
+        """Write indices drawn in proportion to the weights, one from each equal part of the total."""
         _draw(self._tree, seed, step, stream, chosen)

@@ -13,7 +13,7 @@ from senju.algorithms.ring_reader import Sample
 
 
 class Transitions(NamedTuple):
-    """Decisions to learn from, as tensors on one device; all [..., sample] and what follows."""
+    """Decisions to learn from, as tensors on one device; all [..., sample, …]."""
 
     observation: Tensor
     is_legal: Tensor
@@ -57,9 +57,9 @@ def _stacked(arrays: Sequence[NDArray[Any]]) -> Tensor:
 
 
 def in_one_copy(columns: dict[str, list[NDArray[Any]]], device: torch.device) -> dict[str, Tensor]:
-    """Each column's arrays stacked, all columns sent to a device together.
+    """Stack each column's arrays, and send all columns to a device together.
 
-    The memory they are sent from is pinned, so that the copy is asynchronous; torch keeps it until the
+    They are sent from pinned memory, so that the copy is asynchronous; torch keeps it until the
     copy is done. The widest numbers lie first, so that all are aligned.
     """
     shapes = {name: (len(arrays), *arrays[0].shape) for name, arrays in columns.items()}

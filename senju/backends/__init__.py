@@ -1,4 +1,4 @@
-"""Backends: the contract (backend.py), and the places where rollouts are played."""
+"""Backends: the contract (backend.py) and its implementations."""
 
 from senju.backends.backend import Backend
 from senju.registry import Registry

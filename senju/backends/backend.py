@@ -64,7 +64,7 @@ class BackendStatus:
 class Backend(ABC):
     """Collects rollouts with the newest published weights. The trainer uses all backends in the same way."""
 
-    Config: ClassVar[type[Part]] = Part  # no settings of its own
+    Config: ClassVar[type[Part]] = Part  # without settings by default
 
     team: TeamControl  # the workers: pause, resume, reset, resize; made by `start`
     rings: tuple[Ring, ...]  # all rollouts that are kept, for each policy; valid until the backend is closed
@@ -100,7 +100,7 @@ class Backend(ABC):
         `opponents` are weights for places that earlier orders do not name.
         """
         if weights.nbytes != self._weight_bytes:
-            raise ModelError(f"a block of {weights.nbytes} bytes for a model of {self._weight_bytes} bytes")
+            raise ModelError(f"the weights have {weights.nbytes} bytes; the model needs {self._weight_bytes}")
         with self._publishing:
             for place, block in (opponents or {}).items():
                 self._block.write_opponent(place, block)
@@ -114,9 +114,9 @@ class Backend(ABC):
     def collect(self, timeout: float | None = None) -> list[Rollout]:
         """The next rollout of every shard, in order.
 
-        They are valid until the next call; all columns but the clock and the transient ones stay valid for
-        `kept_turns` calls. After `timeout` seconds the finished rollouts are returned, and the others by
-        the next call: none is lost, and no shard gets ahead of another.
+        They are valid until the next call. All columns stay valid for `kept_turns` calls, except the clock
+        and the transient ones. After `timeout` seconds the finished rollouts are returned, and the others by
+        the next call: no rollout is lost, and no shard gets ahead of another.
         """
 
     @abstractmethod
@@ -125,7 +125,7 @@ class Backend(ABC):
 
     @abstractmethod
     def restore(self, states: list[ShardState], turn: int | None = None) -> None:
-        """Go back to a snapshot; rollouts are counted on from `turn`, if it is given."""
+        """Go back to a snapshot; the next rollouts have number `turn`, if it is given."""
 
     @abstractmethod
     def status(self) -> BackendStatus:
@@ -133,7 +133,7 @@ class Backend(ABC):
 
     @abstractmethod
     def report(self) -> Report:
-        """Timings, activities and events since the last report; timings add up to the time spent here."""
+        """Timings, activities and events since the last report; timings add up to the time in `collect`."""
 
     @abstractmethod
     def close(self) -> None:

@@ -28,7 +28,7 @@ _WARM_UP_STEPS = 4  # enough for every seat to move
 class WeightSizes(NamedTuple):
     """Bytes of a plan's weights."""
 
-    policies: int  # of all policies together: what is published
+    policies: int  # of all policies together, as published
     fixed: list[int]  # of each fixed opponent that is an agent
 
 
@@ -39,7 +39,7 @@ class PlanModels(NamedTuple):
     fixed: list[Model]  # of the fixed opponents that are agents
 
     def read_weights(self) -> Weights:
-        """The policies' weights, one after another: what is published."""
+        """The policies' weights, one after another, as they are published."""
         return WeightBlock(nn.ModuleList(self.policies)).read()
 
     @property
@@ -119,7 +119,7 @@ def with_modules(plan: Plan) -> Plan:
     """The plan with `module:Class` for game and networks; ConfigError for a class inside a function."""
 
     def name_in_module(name: str, kind: str) -> str:
-        if kind == "opponent":  # is described by such a name already
+        if kind == "opponent":  # its description is such a name already
             return name
         return GAMES.importable_name(name) if kind == "game" else MODELS.importable_name(name)
 
@@ -139,7 +139,7 @@ def importable_plan(plan: Plan) -> tuple[Plan, str | None]:
 
 
 def _renamed(plan: Plan, rename: Callable[[str, str], str]) -> Plan:
-    """The plan with other names of its classes; `rename` gets a name, and game, model or opponent."""
+    """The plan with its classes renamed; `rename` gets a name and its kind: game, model or opponent."""
 
     def changed(settings: dict[str, Any], kind: str) -> dict[str, Any]:
         return settings | {"name": rename(settings["name"], kind)}

@@ -1,4 +1,4 @@
-"""Options that several parts of senju share: each is declared, described and bounded here, once."""
+"""Options that several parts of senju share, declared once with their bounds and descriptions."""
 
 from typing import Annotated
 
@@ -20,7 +20,7 @@ class WorkerOptions(Part):
 
     @property
     def resolved_workers(self) -> int:
-        """The number of workers, where 0 has become the number of cores."""
+        """The number of workers, with 0 replaced by the number of cores."""
         return self.num_workers or available_cores()
 
 

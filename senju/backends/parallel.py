@@ -86,7 +86,7 @@ class ParallelBackend(Backend):
             raise
 
     def _lay_out(self, plan: Plan) -> None:
-        """Everything but the workers."""
+        """Prepare everything but the workers."""
         config, executor = self.config, self._new_executor()
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(executor.close)
@@ -112,11 +112,11 @@ class ParallelBackend(Backend):
         )
         self.team = Team(role, self._schedule, executor, limits, has_prefetch=True)
         self._dropped = weakref.finalize(self, self.team.drop, list(files))
-        self._dropped.atexit = False  # workers notice the end of this process by themselves
+        self._dropped.atexit = False  # workers end by themselves when this process ends
 
     @abstractmethod
     def _new_executor(self) -> Executor:
-        """Where the workers run."""
+        """An executor that starts the workers."""
 
     def _publish(self, weights: Weights, orders: Orders) -> None:
         """Write the weights where workers read them at the start of their next rollout."""
@@ -148,13 +148,13 @@ class ParallelBackend(Backend):
         return Rollout(shard, finished.version, slots, clock, turn, finished.failures)
 
     def snapshot(self) -> list[ShardState]:
-        """Copies of the shards' states; rollouts that are not collected yet will be played again."""
+        """Copies of the shards' states; after a restore, rollouts not collected yet are played again."""
         with self.team.changed:
             turns = [self._schedule.next_turn(shard) for shard in range(self._plan.num_shards)]
             return [self._block.state(shard, turn).copy() for shard, turn in enumerate(turns)]
 
     def restore(self, states: list[ShardState], turn: int | None = None) -> None:
-        """Set every shard back, after the running rollouts."""
+        """Set every shard back, once the running rollouts have ended."""
         self.team.drain()
         with self.team.changed:
             self._schedule.rewind(turn)
@@ -187,8 +187,8 @@ class ParallelBackend(Backend):
     def _take_timings(self) -> dict[str, float]:
         """The time spent waiting for workers, divided among the stages that they played meanwhile.
 
-        With n workers, n seconds of work pass in each second of waiting. The rest was idle, and is called
-        "waiting".
+        With n workers, n seconds of work pass in each second of waiting. The rest was idle time and is
+        reported as "waiting".
         """
         stats = self._block.stats.copy()
         spent = (stats - self._reported_stats)[:, FIRST_STAGE : FIRST_STAGE + len(STAGES)].sum(axis=0)

@@ -17,18 +17,18 @@ _MOST_PARTS = 4  # of a rollout; a shard keeps a state for each
 
 
 class PolicyPlan(Part):
-    """A policy that learns, and how much of what it did is kept for its learner."""
+    """A policy that learns, and how much of its play is kept for its learner."""
 
     model: Settings  # name and settings
     seed: int = Field(0, ge=0, lt=2**63)  # of the network's first weights
     acting: Acting = BY_POLICY
     kept_turns: int = Field(1, ge=1, lt=2**53)  # rollouts that stay readable: the newest, or a replay
     keeps_final: bool = False  # whether the positions in which games were truncated stay as well
-    transient_turns: _Count = 1  # of which all columns are kept
+    transient_turns: _Count = 1  # turns of which all columns are kept
 
 
 class Plan(Part):
-    """What is played. One policy plays all seats, or there is one for each seat."""
+    """What a backend plays. One policy plays all seats, or each seat has its own."""
 
     game: Settings  # name and settings
     policies: tuple[PolicyPlan, ...] = Field(min_length=1)
@@ -44,7 +44,7 @@ class Plan(Part):
     max_game_length: int = Field(0, ge=0, lt=2**63)  # steps after which a game is truncated; 0: never
     resignation: Resignation = NEVER
     folder: str | None = None  # for files that the user may need, such as a failing shard
-    sockets: tuple[str, ...] = ()  # files that workers remove if this process is killed
+    sockets: tuple[str, ...] = ()  # socket files that workers remove if this process is killed
 
     @property
     def most_opponents(self) -> int:

@@ -25,7 +25,7 @@ from senju.timing import StageClock
 from senju.trust import require_trust
 
 FAILED_SHARDS = "failed-shards"  # the folder, in the run's
-_WRONG = (LookupError, TypeError, ValueError, ArithmeticError, RecursionError)  # what odd content leads to
+_WRONG = (LookupError, TypeError, ValueError, ArithmeticError, RecursionError)  # raised by damaged content
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class _SavedOrders(BaseModel):
 
 
 class _Facts(BaseModel):
-    """What a file holds besides its arrays."""
+    """The content of a file besides its arrays."""
 
     model_config = ConfigDict(strict=True)
 
@@ -140,7 +140,7 @@ class _Facts(BaseModel):
 
     @property
     def orders(self) -> Orders:
-        """The orders that the rollout was played by."""
+        """The orders of the rollout."""
         return Orders(**self.saved_orders.model_dump())
 
     def fits(self, opponents: dict[int, Weights]) -> bool:

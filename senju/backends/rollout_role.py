@@ -43,7 +43,7 @@ class RolloutRole(Role):
     """Plays rollouts from and into shared arrays."""
 
     activity = "playing"
-    repeats = "It is played again, exactly."
+    repeats = "It is played again, with the same result."
     new_handler = "senju.backends.rollout_role:new_player"
 
     plan: Plan
@@ -167,7 +167,7 @@ class RolloutHandler(Handler):
 
 
 def new_player(start: Start) -> RolloutHandler:
-    """In a worker process."""
+    """The handler of a worker process."""
     plan = Plan.model_validate(start.payload.values)
     (descriptor,) = start.descriptors
     memory = map_shared(descriptor, os.fstat(descriptor).st_size)

@@ -1,4 +1,4 @@
-"""Which rollout is played next, which are finished, which were handed over.
+"""Decides which rollout is played next; keeps track of finished and handed over rollouts.
 
 A shard's rollouts are numbered by turns. The caller takes them turn by turn; a shard may be up to
 `depth` rollouts beyond the last turn that the caller has taken and given back as a whole. With a depth
@@ -31,27 +31,27 @@ class RolloutTask(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """A rollout, or a part of one, that lies in its slot."""
+    """A finished rollout, or a part of one, in its slot."""
 
     shard: int
     turn: int
     version: int  # of the weights that acted
     failures: tuple[Failure, ...] = ()  # opponents that failed
-    seconds: float = 0.0  # that playing took
+    seconds: float = 0.0  # of playing it
 
 
-class _Line:
+class _Progress:
     """One shard's rollouts: handed over <= finished <= being played."""
 
     def __init__(self) -> None:
         self.taken = 0  # turns below were handed over
         self.next = 0  # the turn to play, or being played
         self.part = 0  # the part of it to play next
-        self.version = 0  # that played its earlier parts
+        self.version = 0  # of the weights that played its earlier parts
         self.is_whole = False  # whether the turn is played as one task, since weights changed between parts
         self.played: dict[int, Finished] = {}  # turns that are finished and not given back
         self.task: RolloutTask | None = None
-        self.failures = 0  # of the next turn
+        self.failures = 0  # of the turn `next`
 
 
 class TurnSchedule(TaskQueue):
@@ -71,10 +71,10 @@ class TurnSchedule(TaskQueue):
         self.turn = 0  # the caller takes this one next
         self.set_aside: set[int] = set()
         self._given_back = 0  # whole turns below were given back by the caller
-        self._lines = [_Line() for _ in range(num_shards)]
+        self._progress = [_Progress() for _ in range(num_shards)]
         self._number = 0
         self._idle = [(0, 0, shard) for shard in range(num_shards)]  # heap of (turn, part, shard)
-        self._part_seconds = 0.0  # that a part took last
+        self._part_seconds = 0.0  # of the last part; 0: none was timed yet
         self._missing = num_shards  # rollouts of the current turn that are not finished
         self._num_waiting = num_shards
 
@@ -90,16 +90,16 @@ class TurnSchedule(TaskQueue):
         if not self._idle or self._idle[0][0] >= self._end:
             return None
         turn, part, shard = heapq.heappop(self._idle)
-        line, is_near_end = self._lines[shard], self._num_waiting <= len(workers) < self._missing
-        end = part + self._parts_per_task() if is_near_end and not line.is_whole else self.num_parts
+        progress, is_near_end = self._progress[shard], self._num_waiting <= len(workers) < self._missing
+        end = part + self._parts_per_task() if is_near_end and not progress.is_whole else self.num_parts
         self._num_waiting -= 1
         self._number += 1
         task = RolloutTask(self._number, shard, turn, part, min(end, self.num_parts))
-        line.task = task
+        progress.task = task
         return task
 
     def _parts_per_task(self) -> int:
-        """So many parts that a message costs little beside them; all where that is not known yet."""
+        """As many parts as make the cost of a message small; all parts until one was timed."""
         if not self._part_seconds:
             return self.num_parts
         return math.ceil(_SHORTEST_TASK / self._part_seconds)
@@ -108,42 +108,42 @@ class TurnSchedule(TaskQueue):
         return self._num_waiting
 
     def count_running(self) -> int:
-        return sum(line.task is not None for line in self._lines)
+        return sum(progress.task is not None for progress in self._progress)
 
     def _push(self, shard: int) -> None:
-        line = self._lines[shard]
-        self._num_waiting += line.next < self._end and shard not in self.set_aside
-        heapq.heappush(self._idle, (line.next, line.part, shard))
+        progress = self._progress[shard]
+        self._num_waiting += progress.next < self._end and shard not in self.set_aside
+        heapq.heappush(self._idle, (progress.next, progress.part, shard))
 
     def _count(self) -> None:
-        """Count again, after a change of what may begin."""
+        """Recount the waiting and the missing rollouts."""
         end = self._end
         self._num_waiting = sum(turn < end and shard not in self.set_aside for turn, _, shard in self._idle)
         self._missing = len(self._awaited()) - len(self.ready())
 
     def finish(self, task: RolloutTask, result: Finished) -> bool:
-        line = self._lines[task.shard]
-        if line.task != task:
+        progress = self._progress[task.shard]
+        if progress.task != task:
             return False
-        line.task, line.failures = None, 0
+        progress.task, progress.failures = None, 0
         self._part_seconds = result.seconds / (task.end - task.part)
-        # the weights changed within the rollout (an interrupted caller may publish some): it is played again
-        has_one_version = task.part == 0 or result.version == line.version
-        line.part, line.version = (task.end if has_one_version else 0), result.version
-        if line.part == self.num_parts:
-            line.played[task.turn] = result
-            line.next, line.part = line.next + 1, 0
+        # if weights were published between its parts (after an interrupt), the rollout is played again
+        has_one_version = task.part == 0 or result.version == progress.version
+        progress.part, progress.version = (task.end if has_one_version else 0), result.version
+        if progress.part == self.num_parts:
+            progress.played[task.turn] = result
+            progress.next, progress.part = progress.next + 1, 0
             self._missing -= task.turn == self.turn
         self._push(task.shard)
         return True
 
     def lose(self, task: RolloutTask, is_its_fault: bool = True) -> int:
-        line = self._lines[task.shard]
-        if line.task == task:
-            line.task = None
-            line.failures += is_its_fault
+        progress = self._progress[task.shard]
+        if progress.task == task:
+            progress.task = None
+            progress.failures += is_its_fault
             self._push(task.shard)
-        return line.failures
+        return progress.failures
 
     def is_due(self) -> bool:
         """Whether every rollout of the current turn is finished."""
@@ -156,54 +156,54 @@ class TurnSchedule(TaskQueue):
 
     def ready(self) -> list[int]:
         """The shards whose rollout of the current turn is finished and not yet taken."""
-        return [shard for shard in self._awaited() if self.turn in self._lines[shard].played]
+        return [shard for shard in self._awaited() if self.turn in self._progress[shard].played]
 
     def _awaited(self) -> list[int]:
         """The shards that have not been handed over in the current turn."""
         return [
             shard
-            for shard, line in enumerate(self._lines)
-            if line.taken == self.turn and (shard not in self.set_aside or self.turn in line.played)
+            for shard, progress in enumerate(self._progress)
+            if progress.taken == self.turn and (shard not in self.set_aside or self.turn in progress.played)
         ]
 
     def next_turn(self, shard: int) -> int:
         """The shard's turn that is handed over next."""
-        return self._lines[shard].taken
+        return self._progress[shard].taken
 
     def take(self) -> list[Finished]:
-        """Hand over what is ready; after the last of a turn comes the next turn."""
+        """Hand over what is ready; the last rollout of a turn starts the next turn."""
         taken = []
         for shard in self.ready():
-            self._lines[shard].taken += 1
-            taken.append(self._lines[shard].played[self.turn])
+            self._progress[shard].taken += 1
+            taken.append(self._progress[shard].played[self.turn])
         if not self._awaited():
             self.turn += 1
             self._count()
         return taken
 
     def release(self) -> None:
-        """The caller gives back what it has taken: slots may be overwritten."""
-        for line in self._lines:
-            for turn in [turn for turn in line.played if turn < line.taken]:
-                del line.played[turn]
+        """The caller gives back the taken rollouts: their slots may be overwritten."""
+        for progress in self._progress:
+            for turn in [turn for turn in progress.played if turn < progress.taken]:
+                del progress.played[turn]
         self._given_back = self.turn
         self._count()
 
     def rewind(self, turn: int | None = None) -> None:
-        """Forget rollouts not handed over (running ones come too late); go on at `turn`, if it is given."""
+        """Forget rollouts not handed over, also running ones; go on at `turn`, if it is given."""
         self.release()
         if turn is not None:
             self.turn = self._given_back = turn
-        for line in self._lines:
-            line.played.clear()
-            line.taken = line.next = self.turn
-            line.task, line.failures, line.part, line.is_whole = None, 0, 0, False
-        self._idle = [(self.turn, 0, shard) for shard in range(len(self._lines))]
+        for progress in self._progress:
+            progress.played.clear()
+            progress.taken = progress.next = self.turn
+            progress.task, progress.failures, progress.part, progress.is_whole = None, 0, 0, False
+        self._idle = [(self.turn, 0, shard) for shard in range(len(self._progress))]
         self._count()
 
     def counts(self) -> tuple[int, int, int, int]:
         """How many slots are ready, being played, held by the caller, and free."""
-        held = sum(turn < line.taken for line in self._lines for turn in line.played)
-        ready = sum(len(line.played) for line in self._lines) - held
+        held = sum(turn < progress.taken for progress in self._progress for turn in progress.played)
+        ready = sum(len(progress.played) for progress in self._progress) - held
         playing = self.count_running()
-        return ready, playing, held, len(self._lines) * self.depth - ready - playing - held
+        return ready, playing, held, len(self._progress) * self.depth - ready - playing - held

@@ -18,12 +18,12 @@ from senju.games import make_game
 from senju.machine import math_threads, resident_bytes
 from senju.models.weights import Weights
 from senju.timing import StageClock
-from senju.usercode import ChildReport, ending_forked_child, passes_on, refuse_forked_child
+from senju.usercode import ChildReport, ending_forked_child, must_propagate, refuse_forked_child
 from senju.workers.role import Activity, Report, TeamControl, TeamStatus, WorkerStatus
 
 
 class _GuardedClock(StageClock):
-    """Every lap also notices a child that the user's code forked."""
+    """Every lap also checks for a child that the user's code forked."""
 
     def lap(self, stage: str) -> None:
         refuse_forked_child()
@@ -60,7 +60,7 @@ class InProcessTeam(TeamControl):
             )
 
     def finish(self, task: RolloutTask, began: float) -> None:
-        """Note a finished rollout."""
+        """Record a finished rollout."""
         ended = monotonic()
         self._busy += ended - began
         self._num_finished += 1
@@ -81,7 +81,7 @@ class InProcessTeam(TeamControl):
         return TeamStatus(1, (worker,), 0)
 
     def report(self) -> Report:
-        """The rollouts since the last report; events cannot happen."""
+        """The rollouts since the last report; there are no events."""
         taken, self.activities = self.activities, []
         return Report({}, taken, [])
 
@@ -103,7 +103,9 @@ class Serial(Backend):
         self._player = new_rollout_player(plan, game, models, self._clock, self._block.opponents.__getitem__)
         self._shards = [new_shard(plan, game, index) for index in range(plan.num_shards)]
         self._plan = plan
-        self._first = [shard.rows.clock.copy() for shard in self._shards]  # of the rollout collected last
+        self._first_clocks = [
+            shard.rows.clock.copy() for shard in self._shards
+        ]  # when its last rollout began
         self._next, self._turn = 0, 0  # the shard to play next, and how often all were played
         self._finished: list[Rollout] = []  # not returned yet
         self.team = InProcessTeam()
@@ -116,7 +118,7 @@ class Serial(Backend):
     def collect(self, timeout: float | None = None) -> list[Rollout]:
         """Play one rollout of each shard in turn."""
         deadline = None if timeout is None else monotonic() + timeout
-        rollouts = self._finished  # with those of a call that was interrupted
+        rollouts = self._finished  # an interrupted call may have left some
         with math_threads(1):  # as workers have: small batches round differently with more
             while self._next < len(self._shards) and self._may_play(deadline, is_first=not rollouts):
                 with self._publishing:  # weights and opponents do not change during a rollout
@@ -128,7 +130,7 @@ class Serial(Backend):
         return rollouts
 
     def _may_play(self, deadline: float | None, is_first: bool) -> bool:
-        """Whether there is time; each call plays at least one rollout."""
+        """Whether there is time to play; each call plays at least one rollout."""
         left = None if deadline is None else max(deadline - monotonic(), 0.0)
         can_play = self.team.can_play.wait(left)
         if self._is_closed:
@@ -139,7 +141,7 @@ class Serial(Backend):
         shard, began = self._shards[index], monotonic()
         before = shard.state.copy()
         slots = tuple(ring.slot(index, self._turn) for ring in self.rings)
-        self._first[index][:] = shard.rows.clock
+        self._first_clocks[index][:] = shard.rows.clock
         task = self.team.task = RolloutTask(0, index, self._turn)
         for ring in self.rings:
             ring.open(index, self._turn)
@@ -148,7 +150,7 @@ class Serial(Backend):
                 self._player.play(shard, slots, self._orders)
         except BaseException as error:  # SystemExit, for example, would end this process without a message
             shard.restore(before)  # the next call plays this rollout from its start
-            if isinstance(error, Exception) or passes_on(error):
+            if isinstance(error, Exception) or must_propagate(error):
                 raise
             where = f"shard {index}, rollout {self._turn}, seed {self._plan.seed}"
             raise WorkerError(
@@ -162,7 +164,7 @@ class Serial(Backend):
         self.team.finish(task, began)
         opponents = self._player.others
         failures = tuple(opponents.take_failures()) if opponents is not None else ()
-        return Rollout(index, self._orders.version, slots, self._first[index], self._turn, failures)
+        return Rollout(index, self._orders.version, slots, self._first_clocks[index], self._turn, failures)
 
     def snapshot(self) -> list[ShardState]:
         return [shard.state.copy() for shard in self._shards]
@@ -195,7 +197,7 @@ class Serial(Backend):
         return self.team.report()._replace(timings=self._clock.take())
 
     def close(self) -> None:
-        """Release the shared memory, and callers that wait."""
+        """Release the shared memory; wake callers that wait."""
         self._is_closed = True
         if hasattr(self, "team"):
             self.team.can_play.set()

@@ -28,9 +28,9 @@ STATS_SIZE = -(-(FIRST_STAGE + len(STAGES)) // 8) * 8  # whole cache lines of fl
 class RolloutBlock:
     """Slots, shard states, weights and the workers' stats, as views of one block.
 
-    A shard may be `depth` turns ahead, and has the states of one turn more, one for each part of a turn. Each
-    part is played from its state to the next one. So the state before a rollout outlives the rollout, and the
-    rollout can be played again.
+    A shard may be `depth` turns ahead. It has states for `depth + 1` turns, one for each part of a turn. A
+    part is played from its own state to the next one. So the state before a rollout outlives the rollout,
+    which can be played again.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ def rollout_bytes(plan: Plan, game: Game, sizes: WeightSizes) -> int:
     return RolloutBlock(plan, game, sizes, None).num_bytes
 
 
-LEARNER_BYTES = 64  # what a learner keeps of each position in its replay: links and priorities
+LEARNER_BYTES = 64  # of a learner for each position in its replay: links and priorities
 
 
 def require_room(plan: Plan, game: Game, sizes: WeightSizes) -> int:
@@ -103,8 +103,8 @@ def _require_replay(plan: Plan, game: Game, sizes: WeightSizes) -> None:
     available, wanted = memory_available(), needed(policy.kept_turns)
     if wanted <= available:
         return
-    sparing = available - available // 20  # free memory changes: the advice should still be right in a minute
-    most = bisect.bisect_right(range(1, policy.kept_turns), sparing, key=needed)
+    usable = available - available // 20  # a reserve: free memory changes until the user follows the advice
+    most = bisect.bisect_right(range(1, policy.kept_turns), usable, key=needed)
     advice = f"algorithm.replay_size may be at most {most * per_turn}"
     if not most:
         advice = "collect with fewer num_games or a smaller rollout_steps: not even one update's rollouts fit"

@@ -1,6 +1,6 @@
 """Weights in shared memory: readers never see a mixture, and the writer never waits.
 
-There are three places. The writer fills the one after the newest and then names it the newest. Each
+There are three places. The writer fills the one after the newest and then marks it as the newest. Each
 place has a sequence number, odd while it is being written: a reader that finds it odd, or changed
 when it has finished copying, was overtaken by two publications and copies again.
 """
@@ -13,14 +13,14 @@ from senju.kernels import compiled, memory_fence
 from senju.models.weights import Weights
 
 NUM_PLACES = 3
-_NEWEST = 2 * NUM_PLACES  # where the header names the newest place; before it: sequences, versions
+_NEWEST = 2 * NUM_PLACES  # index in the header of the newest place, after sequence numbers and versions
 
 
 @compiled
 def _begin_writing(header: NDArray[np.int64]) -> int:
     """Choose the place after the newest and mark it as being written.
 
-    A writer that was killed may have left it marked; then it stays marked, with another number.
+    If a killed writer left the mark, the place stays marked, with another number.
     """
     place = (header[_NEWEST] + 1) % NUM_PLACES
     header[place] += 1 + header[place] % 2
@@ -69,7 +69,7 @@ class SharedWeights:
 
     @property
     def stamp(self) -> int:
-        """Another number for every publication, even of a version that was published before."""
+        """A different number for every publication, even of a version that was published before."""
         place, sequence, _ = _find_newest(self._header)
         return sequence * NUM_PLACES + place
 

@@ -209,7 +209,7 @@ class _Session:
 
     def reply(self) -> int | None:
         """The opponent's move, or None where the user interrupts it."""
-        rows, stream = self.rows, int(Stream.PERSONS_OPPONENT)
+        rows, stream = self.rows, int(Stream.HUMANS_OPPONENT)
         table = Table(rows.states, self.observations, rows.clock, rows.seed, stream)
         try:
             action = int(self.opponent.choose(table)[0, 0])

@@ -30,7 +30,7 @@ class Actor:
         self._values = np.zeros(self._batch, np.float32)
 
     def evaluate(self, observation: NDArray[Any]) -> NetworkOutput:
-        """The outputs for a batch of observations: as many as there is room for, or fewer."""
+        """The outputs for at most `num_rows * num_acting` observations."""
         batch = self._input
         if observation.size != batch.numel():
             batch = batch[: len(observation)]
@@ -67,5 +67,5 @@ class StackedActor:
         for batch, observation in zip(self._input, observations, strict=True):
             batch.copy_(torch.from_numpy(observation).view(batch.shape))
         logits, values = self._stack(self._leaves, self._rows, self._input)
-        found = zip(logits.contiguous().numpy(), values.numpy(), strict=True)
-        return list(found)
+        outputs = zip(logits.contiguous().numpy(), values.numpy(), strict=True)
+        return list(outputs)

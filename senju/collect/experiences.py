@@ -68,7 +68,7 @@ class Experiences:
 
     @staticmethod
     def merge(batches: Sequence["Experiences"]) -> "Experiences":
-        """One batch with copies of all of them, in order."""
+        """One batch with copies of these batches, in order."""
         if not batches:
             raise ExperienceError("nothing to merge: expected one batch or more")
         for batch in batches[1:]:
@@ -82,7 +82,7 @@ _NAMES = tuple(field.name for field in fields(Experiences))
 
 
 class ExperienceBuffer:
-    """Room for `capacity` decisions of one game, taken once with the first batch and used again."""
+    """Room for `capacity` decisions of one game; the first batch allocates it."""
 
     def __init__(self, capacity: int) -> None:
         if not is_whole(capacity, 1):
@@ -96,13 +96,13 @@ class ExperienceBuffer:
 
     @property
     def batch(self) -> Experiences:
-        """What is in the buffer: views, which the next `clear` and `add_batch` write over."""
+        """The content: views, which `add_batch` overwrites after a `clear`."""
         if self._columns is None:
             raise ExperienceError("nothing was ever added to this buffer, so its game is not known")
         return self._columns.select(slice(self._size))
 
     def add_batch(self, batch: Experiences) -> None:
-        """Copy a batch behind what is there; all of it, or none where it does not fit."""
+        """Append a copy of a batch. If it does not fit, nothing is added."""
         if not isinstance(batch, Experiences):
             raise ExperienceError(f"{shown(batch)} are no Experiences; add what collect_experiences gives")
         if self._columns is not None:
@@ -121,7 +121,7 @@ class ExperienceBuffer:
         self._size = stop
 
     def merge(self, other: "ExperienceBuffer") -> None:
-        """Add all that is in another buffer, which keeps it."""
+        """Append a copy of another buffer's content."""
         if not isinstance(other, ExperienceBuffer):
             raise ExperienceError(f"{shown(other)} is no ExperienceBuffer; add_batch adds Experiences")
         if len(other):
@@ -139,12 +139,12 @@ def _require_alike(expected: Experiences, batch: Experiences) -> None:
         if (column.shape[1:], column.dtype) != (wanted.shape[1:], wanted.dtype):
             raise ExperienceError(
                 f"experiences of another game: {name} has the shape {column.shape[1:]} and {column.dtype}, "
-                f"expected {wanted.shape[1:]} and {wanted.dtype}; keep each game's in a batch of their own"
+                f"expected {wanted.shape[1:]} and {wanted.dtype}; keep each game in a batch of its own"
             )
 
 
 def no_experiences(game: Game) -> Experiences:
-    """A batch of a game without a single decision."""
+    """An empty batch of a game."""
     slot = new_slot(game, 0, 0)
     nothing = decisions_of(Rollout(0, 0, (slot,), NO_CLOCK), slot.values, slot.values, slot.explored)
     return Experiences.merge([nothing])
@@ -168,7 +168,7 @@ def decisions_of(
         return array.reshape(-1, *array.shape[3:]) if is_full else array[acts]
 
     def of_rows(array: NDArray[Any]) -> NDArray[Any]:
-        """What all seats of a row have in common at a time."""
+        """A [time, row] array, repeated for the acting seats."""
         return flat(np.broadcast_to(array[..., None], acts.shape))
 
     ended = slot.terminated | slot.truncated  # [time, row]

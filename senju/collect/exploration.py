@@ -1,4 +1,4 @@
-"""How a policy turns logits into actions: sampling, picking the best, and mostly picking the best.
+"""How a policy turns logits into actions: sampled, greedy or epsilon-greedy.
 
 Random numbers depend on (seed, row id, game number, step, stream) alone.
 """
@@ -71,7 +71,7 @@ def _sample(
 def _best_allowed(
     scores: NDArray[np.float32], allowed: NDArray[np.uint64], may_be_infinite: bool
 ) -> tuple[int, float]:
-    """The first action with the largest score, and the sum of all scores; -1 where there is none."""
+    """The first action with the largest score, or -1 if there is none; and the sum of all scores."""
     best, total = -1, 0.0
     for index in range(allowed.shape[0]):
         bits = allowed[index]
@@ -107,7 +107,7 @@ def _best(
 
 
 @compiled
-def _mostly_best(
+def _epsilon_greedy(
     logits: NDArray[np.float32],  # [row * acting, actions]
     values: NDArray[np.float32],  # [row * acting]
     legal: NDArray[np.uint64],
@@ -121,7 +121,7 @@ def _mostly_best(
     explored: NDArray[np.bool_],  # [row, acting]
     best_values: NDArray[np.float32],  # [row, acting]
 ) -> int:
-    """Draw whether to explore, then any action or the best; return the first row without one, or -1."""
+    """Draw whether to explore, then an action; return the first row without a valid one, or -1."""
     num_places = seats.shape[1]
     for row in range(seats.shape[0]):
         for place in range(num_places):
@@ -140,11 +140,11 @@ def _mostly_best(
             best_values[row, place] = value
             actions[row, place] = best
             if epsilon > 0.0:
-                where = stream + (place << 8)
-                first, second = clock[row]["game"], clock[row]["step"]
-                word = random_word(seed, clock[row]["row"], first, second, where)
+                own_stream = stream + (place << 8)
+                game, step = clock[row]["game"], clock[row]["step"]
+                word = random_word(seed, clock[row]["row"], game, step, own_stream)
                 if unit_interval(word) < epsilon:
-                    other = random_word(seed, clock[row]["row"], first, second, where + EXPLORING)
+                    other = random_word(seed, clock[row]["row"], game, step, own_stream + EXPLORING)
                     actions[row, place] = nth_allowed(allowed, below(other, count))
                     explored[row, place] = True
     return -1
@@ -156,10 +156,10 @@ EXPLORING = 1 << 16  # added to a stream: a second number for the same decision
 class Acting(NamedTuple):
     """How a network's outputs become actions.
 
-    By a `policy` they are drawn; by `action_values` the best is taken, except for a share epsilon of the
-    moves, which are made at random. Dueling networks give each action's advantage: its value is the
-    position's plus that, less the mean of the legal ones. On a ladder, each of `rungs` shards has an
-    epsilon of its own: to the power of 1 for the first, up to 1 + `ladder` for the last (Horgan 2018).
+    By `policy` they are sampled, by `action_values` they are epsilon-greedy. The logits of dueling networks
+    are advantages: an action's value is the position's value plus the advantage, minus the mean advantage of
+    the legal actions (Wang 2016). With a `ladder`, each of `rungs` shards has its own epsilon: the published
+    one to the power of 1 for the first shard, up to 1 + `ladder` for the last (Horgan 2018).
     """
 
     by: Literal["policy", "action_values"] = "policy"
@@ -182,7 +182,7 @@ class Acting(NamedTuple):
 BY_POLICY = Acting()
 
 
-def mostly_best_actions(
+def epsilon_greedy_actions(
     logits: NDArray[np.float32],
     values: NDArray[np.float32],
     legal: NDArray[np.uint64],
@@ -196,8 +196,8 @@ def mostly_best_actions(
     explored: NDArray[np.bool_],
     best_values: NDArray[np.float32],
 ) -> None:
-    """Write the best action, or with probability `epsilon` any legal one; which of both; the best value."""
-    row = _mostly_best(
+    """Write the action, random with probability `epsilon`; whether it explored; the best action's value."""
+    row = _epsilon_greedy(
         logits, values, legal, seats, clock, seed, stream, epsilon, is_dueling, actions, explored, best_values
     )
     _refuse(row, logits, legal, seats, all_must_be_finite=True)
@@ -248,7 +248,7 @@ def _refuse(
             is_wrong = ~np.isfinite(scores)
         if is_wrong.any():
             raise ModelError(
-                f"{where}: the policy's logits are not finite ({scores[is_wrong][0]} for action "
+                f"{where}: the network's logits are not finite ({scores[is_wrong][0]} for action "
                 f"{allowed[is_wrong][0]}); training has diverged or the weights are damaged"
             )
     raise AssertionError(f"row {row} was refused without a reason")

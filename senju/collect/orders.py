@@ -13,7 +13,7 @@ class Orders(NamedTuple):
     """
 
     version: int = 0
-    epsilons: tuple[float, ...] = ()  # of each policy: share of random moves, if it explores that way
+    epsilons: tuple[float, ...] = ()  # of each policy: share of random moves, if it acts by action values
     ids: tuple[int, ...] = ()  # opponents
     places: tuple[int, ...] = ()  # where each opponent's weights lie; -1 if it needs none
     odds: tuple[float, ...] = ()  # of being drawn for a new game; they add up to 1

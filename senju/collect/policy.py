@@ -1,4 +1,4 @@
-"""A policy in a rollout: what it sees, how it decides, and what its slot keeps for the learner.
+"""A policy in a rollout: what it sees, how it decides, and what its slot stores for the learner.
 
 A policy decides for all seats, and the game then writes directly into its slot. Or it decides for one seat;
 then its slot receives what that seat sees and does, and nothing else.
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.collect.actor import Actor, NetworkOutput, StackedActor
-from senju.collect.exploration import BY_POLICY, Acting, mostly_best_actions, sample_actions
+from senju.collect.exploration import BY_POLICY, Acting, epsilon_greedy_actions, sample_actions
 from senju.collect.seating import CURRENT
 from senju.collect.slots import Slot
 from senju.games.game import Game, Observations, Outcomes, SeatView
@@ -105,7 +105,7 @@ def _spread_values(
     is_zero_sum: bool,
     bootstrap: NDArray[np.float32],  # [row, seat]
 ) -> None:
-    """Give each seat the value of the position: its own, or in a zero-sum game minus the other's."""
+    """Write the position's value for each seat: its own, or in a zero-sum game minus the other seat's."""
     num_places = seats.shape[1]
     for row in range(seats.shape[0]):
         if not chosen[row]:
@@ -121,7 +121,7 @@ def _spread_values(
 
 
 class PolicyInPlay:
-    """One policy's part in the rollouts of a worker. `seat` is None if it decides for all seats."""
+    """One policy in the rollouts of a worker. `seat` is None if it decides for all seats."""
 
     def __init__(self, game: Game, policy: Policy, num_rows: int, seat: int | None) -> None:
         self.view: Game | SeatView = game if seat is None else game.seat_view
@@ -129,7 +129,7 @@ class PolicyInPlay:
         self.is_valuing = self.acting.by == "policy"  # otherwise values are not learned from
         self.positions = np.zeros(0, np.int64)  # row * acting + place, where it decides in this step
         place = 0 if seat is None or game.num_acting == 1 else seat
-        self._stream = ACTION + (place << 8)  # the same numbers as if one policy had all seats
+        self._stream = ACTION + (place << 8)  # the random numbers that one policy for all seats would use
         self._room = np.zeros(num_rows * game.num_acting, np.int64)
         self._after = Observations(
             np.zeros((num_rows, 1, *game.observation_shape), game.observation_dtype),
@@ -150,7 +150,7 @@ class PolicyInPlay:
         slot.seated.fill(CURRENT)
 
     def note_seated(self, seated: NDArray[np.int32], is_resting: NDArray[np.bool_], time: int) -> None:
-        """Note who sits where; in rows that wait for their next game, the policy itself."""
+        """Record which policy or opponent has each seat; in resting rows, the policy itself."""
         own = self.slot.seated[time]
         own[:] = seated if self.seat is None else seated[:, self.seat, None]
         own[is_resting] = CURRENT
@@ -184,16 +184,18 @@ class PolicyInPlay:
         return self._room[:count]
 
     def choose(self, evaluation: NetworkOutput, rows: Rows, time: int) -> None:
-        """Decide, and keep the decisions."""
+        """Choose actions, and write them to the slot."""
         slot, (logits, values) = self.slot, evaluation
-        who = (slot.legal[time], slot.seats[time], rows.clock, rows.seed, self._stream)
+        state = (slot.legal[time], slot.seats[time], rows.clock, rows.seed, self._stream)
         out = slot.values[time]
         if self.acting.by == "action_values":
-            how = (self._epsilon, self.acting.is_dueling)
-            mostly_best_actions(logits, values, *who, *how, slot.actions[time], slot.explored[time], out)
+            settings = (self._epsilon, self.acting.is_dueling)
+            epsilon_greedy_actions(
+                logits, values, *state, *settings, slot.actions[time], slot.explored[time], out
+            )
         else:
             out[:] = values.reshape(out.shape)
-            sample_actions(logits, *who, slot.actions[time], slot.log_probs[time])
+            sample_actions(logits, *state, slot.actions[time], slot.log_probs[time])
 
     def give_actions(self, seen: Observations, actions: NDArray[np.int32], time: int, seat: int) -> None:
         """Write one seat's decisions to the actions of the step."""
@@ -206,24 +208,24 @@ class PolicyInPlay:
         return own if self.seat is None else np.where(own < 0, own, np.int8(self.seat))
 
     def keep_outcomes(self, outcomes: Outcomes, time: int, seat: int) -> None:
-        """Keep what the step led to for one seat."""
+        """Write one seat's outcomes of the step to the slot."""
         slot = self.slot
         slot.rewards[time, :, 0] = outcomes.rewards[:, seat]
         slot.terminated[time], slot.truncated[time] = outcomes.terminated, outcomes.truncated
 
-    def look(self, after: Observations) -> Observations:
-        """What the policy sees of the positions after a step."""
+    def view_after(self, after: Observations) -> Observations:
+        """The policy's view of the positions after a step."""
         if self.seat is None:
             return after
         self._take_seat(after, self._no_seated, self._no_resting, self._after)
         return self._after
 
     def keep_values(self, seen: Observations, values: Any, chosen: NDArray[np.bool_], time: int) -> None:
-        """Keep the values of the chosen rows' positions after a step, before new games start."""
+        """Write the values of the chosen rows' positions after a step, before new games start."""
         _spread_values(values, seen.seats, chosen, self.view.is_zero_sum, self.slot.bootstrap[time])
 
     def keep_truncated(self, seen: Observations, known: NDArray[np.bool_], time: int) -> None:
-        """Keep the positions in which games were truncated, as many as there is room for."""
+        """Write the positions in which games were truncated, as many as there is room for."""
         slot = self.slot
         chosen = np.flatnonzero(known)[: len(slot.final_seats) - self._num_final]
         if len(chosen):
@@ -235,13 +237,13 @@ class PolicyInPlay:
             self._num_final += len(chosen)
 
     def leave_empty(self, time: int) -> None:
-        """Clear the steps from `time` on, in which no row plays."""
+        """Clear the steps from `time` on: all rows rest."""
         self.slot.seats[time:] = -1
         for column in _EMPTIED:
             getattr(self.slot, column)[time:] = 0
 
     def end(self) -> None:
-        """Clear what an older rollout left where no truncated position was kept."""
+        """Clear truncated positions that an older rollout left in the slot."""
         self.slot.final_observation[self._num_final :] = 0
         self.slot.final_legal[self._num_final :] = 0
         self.slot.final_seats[self._num_final :] = -1
@@ -271,7 +273,7 @@ class PolicyGroup:
 
     def evaluate_step(self, time: int, is_partial: bool) -> list[NetworkOutput]:
         """Evaluate what the policies see in a step; where others decide too, only their own positions."""
-        if self._actor is None:  # `grouped` leaves policies alone where others decide too
+        if self._actor is None:  # `grouped` makes no stack where others decide too
             return self._stack.evaluate([policy.slot.observation[time] for policy in self.policies])
         (policy,) = self.policies
         seen = policy.slot.observation[time]

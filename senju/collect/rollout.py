@@ -41,8 +41,8 @@ def policy_view(game: Game, num_policies: int) -> Game | SeatView:
 class RolloutPlayer:
     """Plays rollouts of shards; one per worker.
 
-    `others` sit where no policy of the list does; None: the policies play all seats. With `whole_games`
-    every row plays one game to its end in each rollout, and rests when the game is over.
+    `others` play the seats that no policy of the list plays; None: the policies play all seats. With
+    `whole_games` every row plays one game to its end in each rollout, and then rests.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class RolloutPlayer:
         self.game, self.clock = game, clock
         self.resignation, self.others, self.whole_games = resignation, others, whole_games
         self._has_all_seats = len(policies) == 1
-        in_turn = not self._has_all_seats and game.num_acting < game.num_seats
-        self._is_partial = others is not None or whole_games or in_turn
+        is_turn_based = not self._has_all_seats and game.num_acting < game.num_seats
+        self._is_partial = others is not None or whole_games or is_turn_based
         self._policies = [
             PolicyInPlay(game, policy, num_rows, None if self._has_all_seats else seat)
             for seat, policy in enumerate(policies)
@@ -71,7 +71,7 @@ class RolloutPlayer:
         self._seen, self._after = game.new_observations(num_rows), game.new_observations(num_rows)
         self._outcomes = game.new_outcomes(num_rows)
         self._actions = np.zeros((num_rows, game.num_acting), np.int32)
-        self._everyone = np.zeros((num_rows, game.num_acting), np.int8)
+        self._acting_seats = np.zeros((num_rows, game.num_acting), np.int8)
         self._is_resting = np.zeros(num_rows, np.bool_)
 
     @torch.inference_mode()  # once per rollout: entering it costs microseconds
@@ -106,7 +106,7 @@ class RolloutPlayer:
                 clock.lap("choose")
             broken = None
             if others is not None:
-                broken = others.choose(rows, seen, self._everyone, shard.seated, actions)
+                broken = others.choose(rows, seen, self._acting_seats, shard.seated, actions)
                 clock.lap("opponents")
             self._step(rows, seen, actions, outcomes, broken, time)
             clock.lap("step")
@@ -127,7 +127,7 @@ class RolloutPlayer:
             self.others.begin(orders, shard.rows)
 
     def _arrays_at(self, slot: Slot, time: int) -> tuple[Observations, NDArray[np.int32], Outcomes]:
-        """Where a step is written: a policy with all seats has it in its slot, others copy their part."""
+        """The arrays of a step: the slot's own if one policy has all seats; else policies copy their part."""
         if self._has_all_seats:
             return slot.observations_at(time), slot.actions[time], slot.outcomes_at(time)
         self._actions.fill(0)
@@ -140,8 +140,8 @@ class RolloutPlayer:
             for policy in self._policies:
                 policy.note_seated(shard.seated, self._is_resting, time)
         if self._is_partial:
-            self._everyone[:] = seen.seats
-            self._everyone[self._is_resting] = -1
+            self._acting_seats[:] = seen.seats
+            self._acting_seats[self._is_resting] = -1
         if self._is_partial or not self._has_all_seats:
             for policy in self._policies:
                 policy.take(seen, shard.seated, self._is_resting, time)
@@ -155,7 +155,7 @@ class RolloutPlayer:
         broken: NDArray[np.int64] | None,
         time: int,
     ) -> None:
-        """Step the games; end those that are resigned, or that an opponent's failure broke."""
+        """Step the games; end those that are resigned or in which an opponent failed."""
         if self.whole_games:
             self._step_running(rows, seen.legal, actions, outcomes)
         else:
@@ -164,7 +164,7 @@ class RolloutPlayer:
             for policy in self._policies:
                 values, movers = policy.slot.values[time], policy.movers(time)
                 self.resignation.apply(values, movers, rows.clock, rows.seed, outcomes)
-        if broken is not None:  # what these games would have led to is not known
+        if broken is not None:  # the results of these games are unknown
             outcomes.rewards[broken] = 0.0
             outcomes.terminated[broken], outcomes.truncated[broken] = False, True
         for policy in self._policies:
@@ -196,7 +196,7 @@ class RolloutPlayer:
     def _keep_truncated(
         self, rows: Rows, truncated: NDArray[np.bool_], broken: NDArray[np.int64] | None, time: int
     ) -> None:
-        """Value and keep the positions in which games were truncated, before new games start."""
+        """Value and store the positions in which games were truncated, before new games start."""
         self._value_positions(rows, truncated, time)
         known = truncated.copy()
         if broken is not None:
@@ -204,22 +204,22 @@ class RolloutPlayer:
         for policy in self._policies:
             if broken is not None:
                 policy.slot.bootstrap[time, broken] = math.nan
-            policy.keep_truncated(policy.look(self._after), known, time)
+            policy.keep_truncated(policy.view_after(self._after), known, time)
 
     def _value_positions(self, rows: Rows, chosen: NDArray[np.bool_], time: int) -> None:
-        """Keep the value of the chosen rows' positions for the policies that learn values."""
+        """Write the values of the chosen rows' positions for the policies that learn values."""
         rows.observe(self._after)
         for group in self._groups:
             if not group.is_valuing:
                 continue
-            seen = [policy.look(self._after) for policy in group.policies]
+            seen = [policy.view_after(self._after) for policy in group.policies]
             evaluations = group.evaluate([each.observation for each in seen])
             for policy, own, (_, values) in zip(group.policies, seen, evaluations, strict=True):
                 policy.keep_values(own, values, chosen, time)
         self.clock.lap("evaluate")
 
     def _end(self, rows: Rows, slot: Slot) -> None:
-        """Value the positions of games that go on; leave nothing of an older rollout in the slots."""
+        """Value the positions of games that go on; clear the rest of an older rollout in the slots."""
         for policy in self._policies:
             policy.end()
         running = ~(slot.terminated[-1] | slot.truncated[-1] | self._is_resting)
@@ -228,7 +228,7 @@ class RolloutPlayer:
 
 
 def warm_up(game: Game, models: Sequence[Model]) -> None:
-    """Compile, or load from the cache, every kernel that collecting needs; workers then find it all."""
+    """Compile, or load from the cache, every kernel that collecting needs; workers then find them."""
     game.warm_up()
     view, shard = policy_view(game, len(models)), Shard(game, 0, 1, 0)
     slots = [Ring(view, RingShape(1, 1, 1, keeps_final=True)).slot(0, 0) for _ in models]

@@ -22,12 +22,12 @@ CURRENT = 0  # in `seated`: the current policy; any other number is an opponent'
 
 
 def seat_seed(seed: int, seat: int) -> int:
-    """The seed of one seat's policy, where each has its own."""
+    """The seed of one seat's policy, if each seat has its own."""
     return int(np.random.SeedSequence([seed, seat]).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 class Failure(NamedTuple):
-    """An opponent that raised, or answered with something that is no legal move."""
+    """An opponent that raised, or returned an illegal move."""
 
     opponent: int
     name: str
@@ -42,18 +42,18 @@ class Others(ABC):
 
     @abstractmethod
     def begin(self, orders: Orders, rows: Rows) -> None:
-        """A rollout begins."""
+        """Prepare for a rollout."""
 
     @abstractmethod
     def seat(self, rows: Rows, seated: NDArray[np.int32]) -> None:
-        """Write who sits where ([row, seat]) in each game that begins; the others stay as they are."""
+        """Write the policy or opponent of each seat ([row, seat]) of games that begin; the rest stays."""
 
     @abstractmethod
     def choose(
         self,
         rows: Rows,
         observations: Observations,
-        seats: NDArray[np.int8],  # [row, acting], all that act; those in `observations` are blanked
+        seats: NDArray[np.int8],  # [row, acting], all that act; `observations.seats` has no opponents
         seated: NDArray[np.int32],
         actions: NDArray[np.int32],
     ) -> NDArray[np.int64] | None:

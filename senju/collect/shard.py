@@ -18,7 +18,7 @@ class ShardState(NamedTuple):
 
     states: NDArray[np.void]
     clock: NDArray[np.void]
-    seated: NDArray[np.int32]  # [row, seat]: who sits there in the running game
+    seated: NDArray[np.int32]  # [row, seat], policy or opponent of the running game
 
     def copy(self) -> "ShardState":
         """A copy in new arrays."""
@@ -40,7 +40,7 @@ def new_shard_state(game: Game, num_rows: int, allocate: Allocate = np.zeros) ->
 
 
 class Shard:
-    """Rows `index * num_rows` and on. Being one batch, they are the unit of determinism."""
+    """`num_rows` rows from `index * num_rows`. They are one batch: the unit of determinism."""
 
     def __init__(self, game: Game, index: int, num_rows: int, seed: int, max_game_length: int = 0) -> None:
         self.index = index

@@ -1,4 +1,4 @@
-"""Slots: the arrays that one rollout is written to, and the ring of all slots there are."""
+"""Slots: the arrays that one rollout is written to, and the ring that holds all slots."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,20 +17,20 @@ class Slot(NamedTuple):
     """T consecutive steps of one shard. Observations are bytes, legal masks are bits.
 
     `bootstrap[t]` is the value of the position after step t for each seat, NaN where it is not
-    known. It is filled where the step truncated the game, and after the last step. Where rollouts are
-    kept to be learned from again, the positions in which games were truncated are kept as well
-    (`final_…`), because their values change until they are learned from.
+    known. It is filled where the step truncated the game, and after the last step. A replay also keeps
+    the positions in which games were truncated (`final_…`), because it values them when it learns from
+    them, with newer weights.
     """
 
     observation: NDArray[Any]  # [time, row, acting, *observation_shape]
     legal: NDArray[np.uint64]  # [time, row, acting, words]
     seats: NDArray[np.int8]  # [time, row, acting], -1 where the current policy does not act
-    actions: NDArray[np.int32]  # [time, row, acting], also of those who are not learned from
+    actions: NDArray[np.int32]  # [time, row, acting], also of seats that are not learned from
     explored: NDArray[np.bool_]  # [time, row, acting], whether the current policy moved at random
     rewards: NDArray[np.float32]  # [time, row, seat]
     terminated: NDArray[np.bool_]  # [time, row]
     truncated: NDArray[np.bool_]  # [time, row]
-    final_at: NDArray[np.int32]  # [time, row], which final position the step led to; -1: none is kept
+    final_at: NDArray[np.int32]  # [time, row], which final position the step led to; -1: none
     final_observation: NDArray[Any]  # [final, acting, *observation_shape]
     final_legal: NDArray[np.uint64]  # [final, acting, words]
     final_seats: NDArray[np.int8]  # [final, acting]
@@ -45,11 +45,11 @@ class Slot(NamedTuple):
         return len(self.seats)
 
     def observations_at(self, time: int) -> Observations:
-        """Where the game writes what is seen at one step."""
+        """The arrays for the observations of one step."""
         return Observations(self.observation[time], self.legal[time], self.seats[time])
 
     def outcomes_at(self, time: int) -> Outcomes:
-        """Where the game writes what one step leads to."""
+        """The arrays for the outcomes of one step."""
         return Outcomes(self.rewards[time], self.terminated[time], self.truncated[time])
 
 
@@ -80,13 +80,13 @@ class Rollout(NamedTuple):
 NO_CLOCK = np.zeros(0, CLOCK)
 
 
-# shape and dtype -> zeroed array: NumPy's own, or a place in shared memory
+# shape and dtype -> zeroed array, private or in shared memory
 Allocate = Callable[[tuple[int, ...] | int, Any], NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class RingShape:
-    """How many rollouts there is room for, and how large each is.
+    """The number of rollouts in a ring, and their size.
 
     `kept` turns can be read at any time, while workers are up to `ahead` turns beyond the newest.
     """
@@ -101,7 +101,7 @@ class RingShape:
 
     @property
     def depth(self) -> int:
-        """Places of a shard."""
+        """Slots of a shard."""
         return self.kept + self.ahead
 
     @property
@@ -111,10 +111,10 @@ class RingShape:
 
 
 class Ring:
-    """The slots of all shards: turn t of a shard is written to its place t % depth.
+    """The slots of all shards: turn t of a shard is written to its slot t % depth.
 
-    Each column is one array with the axes [shard, place, …], so that any decision of any kept rollout
-    is one index away. A reader compares a slot's sequence number before and after.
+    Each column is one array with the axes [shard, slot, …], so that any decision of any kept rollout
+    is one index away. A reader compares a slot's sequence number before and after reading.
     """
 
     def __init__(self, game: Game | SeatView, shape: RingShape, allocate: Allocate = np.zeros) -> None:
@@ -141,25 +141,25 @@ class Ring:
             "bootstrap": ((*steps, game.num_seats), np.float32),
             "seated": ((*steps, game.num_seats), np.int32),
         }
-        places = dict.fromkeys(sizes, shape.depth) | dict.fromkeys(TRANSIENT, shape.ahead + shape.transient)
+        depths = dict.fromkeys(sizes, shape.depth) | dict.fromkeys(TRANSIENT, shape.ahead + shape.transient)
         self.columns = Slot(
             **{
-                name: allocate((shape.num_shards, places[name], *size), dtype)
+                name: allocate((shape.num_shards, depths[name], *size), dtype)
                 for name, (size, dtype) in sizes.items()
             }
         )
         self.sequence_numbers: NDArray[np.int64] = allocate((shape.num_shards, shape.depth), np.int64)
 
     def slot(self, shard: int, turn: int) -> Slot:
-        """Where that rollout is written to."""
+        """The slot of that rollout."""
         return Slot(*(column[shard, turn % column.shape[1]] for column in self.columns))
 
     def open(self, shard: int, turn: int) -> None:
-        """Mark the rollout's place: it is about to be overwritten."""
+        """Mark the rollout's slot as being written."""
         _set_sequence_number(self.sequence_numbers, shard, turn % self.shape.depth, -1 - turn)
 
     def complete(self, shard: int, turn: int) -> None:
-        """Mark the rollout as complete in its place."""
+        """Mark the rollout's slot as complete."""
         _set_sequence_number(self.sequence_numbers, shard, turn % self.shape.depth, turn + 1)
 
     def forget(self, turn: int) -> None:
@@ -168,11 +168,11 @@ class Ring:
 
     @property
     def begun_turns(self) -> NDArray[np.int64]:
-        """[shard, place], the newest turn that was begun there, complete or not; -1: none."""
+        """[shard, slot], the newest turn that was begun there, complete or not; -1: none."""
         return np.maximum(self.sequence_numbers - 1, -1 - self.sequence_numbers)
 
     def complete_turns(self, shard: int) -> list[int]:
-        """The turns that lie complete, oldest first."""
+        """The complete turns, oldest first."""
         return sorted(int(number) - 1 for number in self.sequence_numbers[shard] if number > 0)
 
 

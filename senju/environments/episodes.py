@@ -45,7 +45,7 @@ class EpisodeRole(WorldRole):
     """Plays episodes in copies of the world. Any worker plays any episode."""
 
     activity = "playing"
-    repeats = "It is played again, exactly."
+    repeats = "It is played again, with the same result."
     new_handler = "senju.environments.episodes:new_handler"
 
     def local_handler(self, start: Start) -> "EpisodeHandler":

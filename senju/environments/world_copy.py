@@ -29,7 +29,7 @@ from senju.environments.objects import STATEFUL, attributes_of
 from senju.environments.serialise import restore, serialise
 from senju.environments.snapshot import WorldSnapshot
 from senju.errors import ConfigError, IllegalActionError, SenjuError, WorkerError
-from senju.usercode import passes_on, refuse_forked_child
+from senju.usercode import must_propagate, refuse_forked_child
 from senju.workers.block import Block
 
 PlayedWorld = tuple[list[float], int, list[Block]]  # rewards by agent, turns, experience by agent
@@ -205,7 +205,7 @@ def locating_errors(locate: Callable[[BaseException], str], passing: Any = Senju
     except passing:
         raise
     except BaseException as error:  # the user's code may raise anything
-        if passes_on(error):
+        if must_propagate(error):
             raise
         frames = "".join(traceback.format_tb(error.__traceback__)[-4:])
         what = f"{type(error).__name__}: {error}\n{frames}".rstrip()

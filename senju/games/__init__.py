@@ -1,4 +1,4 @@
-"""Games: the contract (game.py), the check of it, and the games senju brings."""
+"""Games: the contract (game.py), its check (check.py), and the built-in games."""
 
 from senju.games.game import Game
 from senju.registry import Registry

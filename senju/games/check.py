@@ -19,11 +19,11 @@ from senju.games.game import Game, Observations, Outcomes, States
 from senju.games.guards import GuardBytes, guarded, is_intact
 from senju.games.rows import ACTION, Rows, choose_at_random
 from senju.kernels import unpack_legal
-from senju.usercode import passes_on
+from senju.usercode import must_propagate
 
 FILLINGS = (0x00, 0xFF)  # an output that differs after these two fillings was not written in full
 DECLARED = ("name", "num_seats", "num_actions", "observation_shape", "state_dtype")
-_MOST = 2**20  # rows, and steps of each
+_MAX_SIZE = 2**20  # of rows, and of steps
 
 Trace = list[tuple[NDArray[Any], ...]]  # [step]: observations, outcomes and states
 
@@ -44,11 +44,11 @@ def check_game(game: Game, *, num_rows: int = 8, num_steps: int = 400, seed: int
     if not isinstance(game, Game):
         raise ConfigError(f"game={shown(game)}: expected a Game, such as make_game returns")
     require_seed(seed)
-    if not is_whole(num_steps, 1, _MOST):
-        raise ConfigError(f"num_steps={shown(num_steps)}: expected a whole number from 1 to {_MOST}")
-    if not is_whole(num_rows, 2, _MOST):
+    if not is_whole(num_steps, 1, _MAX_SIZE):
+        raise ConfigError(f"num_steps={shown(num_steps)}: expected a whole number from 1 to {_MAX_SIZE}")
+    if not is_whole(num_rows, 2, _MAX_SIZE):
         raise ConfigError(
-            f"num_rows={shown(num_rows)}: expected 2 to {_MOST}; "
+            f"num_rows={shown(num_rows)}: expected 2 to {_MAX_SIZE}; "
             "at least 2 are needed to check that rows are independent"
         )
     checker = _Checker(game, num_rows, num_steps, seed)
@@ -59,7 +59,7 @@ def check_game(game: Game, *, num_rows: int = 8, num_steps: int = 400, seed: int
 
 
 class _Checker:
-    """Plays a game, and raises GameContractError with its name."""
+    """Plays a game, and raises GameContractError with the game's name."""
 
     def __init__(self, game: Game, num_rows: int, num_steps: int, seed: int) -> None:
         self.game, self.num_rows, self.num_steps, self.seed = game, num_rows, num_steps, seed
@@ -106,7 +106,7 @@ class _Checker:
         except IllegalActionError as error:
             message = str(error)
         except BaseException as error:
-            if passes_on(error):
+            if must_propagate(error):
                 raise
             raise GameContractError(
                 f"{self.game.name}: row {row}: action {action} {why}; "
@@ -160,7 +160,7 @@ def _new_arrays(checker: _Checker) -> None:
     game, rows = checker.game, checker.num_rows
     names = ("states", *Observations._fields, *Outcomes._fields)
     made: list[NDArray[Any]] = [game.new_states(rows), *game.new_observations(rows), *game.new_outcomes(rows)]
-    # as the class Game makes them, where the game makes its own
+    # from the class Game, in case the game overrides these methods
     right: tuple[NDArray[Any], ...] = (
         Game.new_states(game, rows),
         *Game.new_observations(game, rows),

@@ -19,8 +19,8 @@ from senju.kernels import ONE, ZERO, compiled, popcount
 
 MIN_STONES: Final = 14
 
-# 1 MiB: a larger table saves few nodes and costs more in cache misses than it saves; below 2**32, since a
-# slot is found by a product of two 32-bit numbers
+# 1 MiB: a larger table saves few nodes and costs more in cache misses than it saves; below 2**32, since an
+# entry is found by a product of two 32-bit numbers
 TABLE_ENTRIES: Final = 2**17
 
 _WIN, _DRAW, _LOSS = 1, 0, -1
@@ -75,7 +75,7 @@ def _playable(filled: np.uint64) -> Any:
 
 
 @compiled
-def _harmless_moves(mover: np.uint64, filled: np.uint64) -> Any:
+def _safe_moves(mover: np.uint64, filled: np.uint64) -> Any:
     """The moves after which the other seat cannot complete four at once."""
     moves, threats = _playable(filled), _threats(mover ^ filled, filled)
     forced = moves & threats
@@ -87,13 +87,13 @@ def _harmless_moves(mover: np.uint64, filled: np.uint64) -> Any:
 
 
 @compiled
-def _foresee(seat: int, stones_0: np.uint64, stones_1: np.uint64) -> int:
+def _answer_by_pairing(seat: int, stones_0: np.uint64, stones_1: np.uint64) -> int:
     """Answer the question without search, if pairing the cells decides it.
 
     Seat 1 can always answer on top of seat 0's stone, so it gets the upper cell of every untouched
     pair (Allis 1988, claimeven). The number of columns in which only the lower cell of a pair is
-    taken is even when seat 0 is to move; seat 1 answers a stone in one of them with a stone in
-    another. Either seat may get the upper cells of these columns.
+    taken is even when seat 0 is to move; seat 1 answers a stone in one of these columns with a stone
+    in another. Either seat may get the upper cells of these columns.
     """
     empty = _BOARD ^ (stones_0 | stones_1)
     disputed = _playable(stones_0 | stones_1) & _UPPER_OF_PAIR
@@ -138,7 +138,7 @@ def _verdict(
     if popcount(filled) >= _FULL_BUT_TWO:
         return _NO  # neither of the last two stones completes four
     stones_0 = mover if to_move == 0 else mover ^ filled
-    verdict = _foresee(seat, stones_0, stones_0 ^ filled)
+    verdict = _answer_by_pairing(seat, stones_0, stones_0 ^ filled)
     if verdict != _OPEN:
         return verdict
     outcomes = _possible_outcomes(table, mover + filled)
@@ -177,7 +177,7 @@ def _can_win(seat: int, mover: np.uint64, filled: np.uint64, table: NDArray[np.u
     movers, boards = np.empty(CELLS, np.uint64), np.empty(CELLS, np.uint64)
     ply, to_move = 0, int(popcount(filled)) & 1
     while True:
-        moves = _harmless_moves(mover, filled)
+        moves = _safe_moves(mover, filled)
         verdict = _verdict(seat, to_move, mover, filled, moves, table)
         if verdict == _OPEN:
             movers[ply], boards[ply] = mover, filled

@@ -172,7 +172,7 @@ class Game(ABC):
         return f"{self.move_name(state, action)} is {verdict} here."
 
     def ending_text(self, state: np.void) -> str:
-        """How the game ended in a finished position; empty if the winner says it all."""
+        """How the game ended in a finished position; empty if the winner explains it."""
         return ""
 
     def parse_action(self, text: str) -> int:
@@ -242,7 +242,7 @@ class Game(ABC):
         )
 
     def _require_array(self, name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
-        """Refuse arrays of another shape or with gaps, for kernels that check nothing."""
+        """Refuse arrays of another shape or with gaps, which kernels do not check."""
         if array.shape != shape or not array.flags.c_contiguous:
             gaps = "" if array.flags.c_contiguous else ", with gaps"
             raise GameContractError(

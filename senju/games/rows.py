@@ -23,7 +23,7 @@ class Stream(IntEnum):
     OPENING = 16
     FIRST_PLAYER = 17
     SECOND_PLAYER = 18
-    PERSONS_OPPONENT = 32
+    HUMANS_OPPONENT = 32
 
 
 GAME_KEY, ACTION = int(Stream.GAME_KEY), int(Stream.ACTION)

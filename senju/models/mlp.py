@@ -12,7 +12,7 @@ from senju.errors import ConfigError
 from senju.models.heads import PolicyAndValue, scaled_orthogonal
 from senju.models.model import Model
 
-_MOST_WEIGHTS = 2**28  # a GiB
+_MOST_WEIGHTS = 2**28  # a GiB of float32
 
 
 class MlpConfig(Part):

@@ -33,7 +33,7 @@ class ModelStack:
     """The weights of models with equal layers, as `weights` [model, number].
 
     The models' own parameters and buffers become views of this memory: each model keeps its weights, and a
-    change to the model changes them here.
+    change to the model changes the stack.
     """
 
     def __init__(self, models: Sequence[Model]) -> None:
@@ -43,7 +43,7 @@ class ModelStack:
         first = next(self.models[0].parameters())
         self.weights = torch.empty(len(self.models), width, dtype=first.dtype, device=first.device)
         named = [dict(model.named_buffers()) for model in self.models]
-        self.buffers = {name: torch.stack([of[name] for of in named]) for name in named[0]}
+        self.buffers = {name: torch.stack([buffers[name] for buffers in named]) for name in named[0]}
         self._rows: dict[tuple[int, ...], Tensor] = {}
         for row, model in enumerate(self.models):
             for name, parameter in model.named_parameters():
@@ -53,7 +53,7 @@ class ModelStack:
                 buffer.data = self.buffers[name][row]
 
     def view(self, numbers: Tensor, name: str) -> Tensor:
-        """The part of [..., number] that belongs to a parameter, in the parameter's shape."""
+        """A parameter's slice of [..., number], in the parameter's shape."""
         start, end, shape, _ = self.slices[name]
         return numbers[..., start:end].view(*numbers.shape[:-1], *shape)
 

@@ -25,7 +25,7 @@ class WeightBlock:
         self.num_bytes = start
 
     def addresses(self) -> set[int]:
-        """Where the weights lie in memory."""
+        """The weights' memory addresses."""
         return {tensor.data_ptr() for tensor, _, _ in self._entries}
 
     def read(self) -> Weights:

@@ -18,7 +18,7 @@ class Batches:
     """The observations of all opponents in one step, sorted by opponent."""
 
     def __init__(self, game: Game, by_seat: bool = False) -> None:
-        """Batches are of one place among the acting ones, or with `by_seat` of one seat."""
+        """A batch is of one acting index, or with `by_seat` of one seat."""
         self._num_places = game.num_acting
         self._num_parts = game.num_seats if by_seat else game.num_acting
         self.positions = np.zeros(0, np.int64)  # row * acting + place, batch by batch
@@ -46,7 +46,7 @@ class Batches:
         ]
 
     def table(self, rows: Rows, place: int, part: slice, with_states: bool) -> Table:
-        """One batch as a player sees it."""
+        """One batch as the argument of `Player.choose`."""
         which = self.positions[part] // self._num_places if with_states else self.positions[:0]
         stream = OPPONENTS_ACTION + (place << 8)
         seen = self._seen

@@ -1,7 +1,7 @@
 """A user's own opponent: a function of one position, or a class derived from Player.
 
-Their mistakes cannot spoil a run unnoticed: every exception, and every answer that is no legal move, becomes
-an error that names the opponent, the game, the row and the step.
+Its mistakes cannot spoil a run unnoticed: every exception and every illegal move becomes an error that names
+the opponent, the game, the row and the step.
 """
 
 import traceback
@@ -19,19 +19,19 @@ from senju.kernels import unpack_legal
 from senju.opponents.players import KNOWN_OPPONENTS, Player, Table, built_in_player
 from senju.registry import import_named
 from senju.trust import module_in
-from senju.usercode import passes_on
+from senju.usercode import must_propagate
 
 ChooseAction = Callable[[NDArray[Any], NDArray[np.bool_], np.random.Generator], int]
 
 
 class FunctionPlayer(Player):
-    """Calls `function(observation, legal, random)` for each row; `legal` has a truth value per action.
+    """Calls `function(observation, legal, random)` for each row; `legal` has a bool per action.
 
     `random` is a generator whose numbers depend on (seed, row, game, step) alone: a function that draws
     only from it keeps a run repeatable.
     """
 
-    is_deterministic = True  # possibly; matches between such players begin with random moves
+    is_deterministic = True  # it may be: matches between such players begin with random moves
     looks_at_states = False
 
     def __init__(self, game: Game, function: ChooseAction, name: str) -> None:
@@ -51,7 +51,7 @@ class FunctionPlayer(Player):
 
 def _generator(table: Table, index: int) -> np.random.Generator:
     row, game, step = (int(table.clock[index][name]) for name in ("row", "game", "step"))
-    # drawing increments the first number, so the others hold what makes each decision different
+    # drawing increments the first number; the others differ for each decision
     counter = [0, row, game << 32 | step, table.stream]
     return np.random.Generator(np.random.Philox(key=int(table.seed), counter=counter))
 
@@ -89,7 +89,7 @@ def _blaming(name: str, where: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:  # a bot that calls sys.exit() must not end the run
-        if passes_on(error):
+        if must_propagate(error):
             raise
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
         line = f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.collect.actor import Actor
-from senju.collect.exploration import BY_POLICY, Acting, best_actions, mostly_best_actions, sample_actions
+from senju.collect.exploration import BY_POLICY, Acting, best_actions, epsilon_greedy_actions, sample_actions
 from senju.errors import ConfigError
 from senju.games.game import Game, Observations, Oracle, SeatView, States
 from senju.games.rows import choose_at_random
@@ -31,8 +31,8 @@ class Player(ABC):
 
     name: str
     is_deterministic: bool
-    looks_at_states: bool = True  # False: it uses observations alone, which saves a copy
-    oracle: Oracle | None = None  # the oracle it plays by, if any; matches judge the other's moves with it
+    looks_at_states: bool = True  # False: it uses observations only, which saves a copy
+    oracle: Oracle | None = None  # the oracle it plays by, if any; matches check opponents' moves with it
 
     @abstractmethod
     def choose(self, table: Table) -> NDArray[np.int32]:
@@ -51,7 +51,7 @@ class RandomPlayer(Player):
 
 
 class AgentPlayer(Player):
-    """A trained network: its best move, a draw from its policy, or mostly the best of its action values.
+    """A trained network: its best move, a draw from its policy, or epsilon-greedy by its action values.
 
     A temperature is for policies, an epsilon for action values; 0 of both is the best move.
     """
@@ -85,7 +85,7 @@ class AgentPlayer(Player):
         elif self.acting.by == "action_values":
             epsilon, is_dueling = self.epsilon, self.acting.is_dueling
             ignored = np.zeros(actions.shape, np.bool_), np.zeros(actions.shape, np.float32)
-            mostly_best_actions(logits, values, *drawing, epsilon, is_dueling, actions, *ignored)
+            epsilon_greedy_actions(logits, values, *drawing, epsilon, is_dueling, actions, *ignored)
         else:
             log_probs = np.zeros(actions.shape, np.float32)
             if self.temperature != 1.0:
@@ -94,15 +94,15 @@ class AgentPlayer(Player):
         return actions
 
 
-SOONER = 0.99  # a result one ply further off counts this much: win early, lose late
+PLY_DISCOUNT = 0.99  # of results in `minimax`: it wins early and loses late
 EXPANDED_AT_ONCE = 1 << 17  # positions, to bound memory
 
 
 class MinimaxPlayer(Player):
-    """Looks `depth` plies ahead, knows only finished games, and draws among equally good moves.
+    """Searches `depth` plies, values only finished games, and draws among equally good moves.
 
-    It works through the Game contract alone, a whole generation of positions at a time, so it can play
-    every two-seat zero-sum game without chance.
+    It uses the Game contract alone, with all positions of a ply as one batch, so it can play every
+    two-seat zero-sum game without chance.
     """
 
     is_deterministic = False
@@ -117,8 +117,8 @@ class MinimaxPlayer(Player):
 
     def action_values(self, states: States) -> NDArray[np.float64]:
         """The mover's value of each action within the horizon, minus infinity where illegal."""
-        alike = np.ascontiguousarray(states).view(np.dtype((np.void, states.dtype.itemsize)))
-        _, first, inverse = np.unique(alike, return_index=True, return_inverse=True)
+        records = np.ascontiguousarray(states).view(np.dtype((np.void, states.dtype.itemsize)))
+        _, first, inverse = np.unique(records, return_index=True, return_inverse=True)
         return np.concatenate(list(self._chunks(states[first], self.depth)))[inverse]
 
     def _chunks(self, states: States, depth: int) -> Iterator[NDArray[np.float64]]:
@@ -138,7 +138,8 @@ class MinimaxPlayer(Player):
         values = outcomes.rewards[np.arange(len(children)), movers].astype(np.float64)
         running = np.flatnonzero(~(outcomes.terminated | outcomes.truncated))
         if depth > 1 and len(running):
-            values[running] += SOONER * self._best_replies(children[running], movers[running], depth - 1)
+            replies = self._best_replies(children[running], movers[running], depth - 1)
+            values[running] += PLY_DISCOUNT * replies
         table = np.full((num_rows, game.num_actions), -np.inf)
         table[parents, actions] = values
         return table
@@ -187,7 +188,7 @@ class PerfectPlayer(Player):
         assert self.oracle is not None
         solvable = self.oracle.can_solve(table.states)
         if solvable.any():
-            # exact results weigh more than anything minimax can see, which stays within [-1, 1]
+            # exact results outweigh the values of minimax, which stay within [-1, 1]
             values[solvable] += 4.0 * self.oracle.values(table.states[solvable])
         return _any_of_the_best(values, table)
 
@@ -211,7 +212,7 @@ _SEARCHERS = {"minimax": (MinimaxPlayer, 9), "greedy": (GreedyPlayer, 2)}  # wit
 
 
 def is_built_in(description: str) -> bool:
-    """Whether a built-in player is meant; a folder of that name does not matter.
+    """Whether this describes a built-in player, even if a folder has that name.
 
     >>> is_built_in("random"), is_built_in("minimax:2"), is_built_in("runs/random")
     (True, True, False)

@@ -1,8 +1,8 @@
 """The opponent pool: which opponents new games may draw, with what odds, and the scores against them.
 
 Snapshots of the learner's past get numbers that count up and are never used again. New games do not draw a
-snapshot that left the pool, but its weights stay in their place until the last game against it is over:
-weights in use are never overwritten.
+snapshot that left the pool, but its weights stay in memory until the last game against it is over: weights
+in use are never overwritten.
 """
 
 import logging
@@ -26,9 +26,9 @@ from senju.opponents.table import OpponentSpec
 
 logger = logging.getLogger(__name__)
 
-_DECAY = 0.98  # of older results with each update, where odds follow from results
-_LEFT_FOR_EASY = 0.01
-_NEXT_OLDER = 0.8  # the odds of a snapshot divided by those of the next newer one
+_DECAY = 0.98  # of older results with each update, for odds by results
+_MIN_WEIGHT = 0.01  # of an opponent that always loses
+_AGE_DECAY = 0.8  # the odds of a snapshot divided by those of the next newer one
 
 
 class OpponentsConfig(Part):
@@ -81,7 +81,7 @@ class PoolOpponent:
 
     number: int
     name: str
-    place: int  # of its weights; -1 where it needs none
+    place: int  # of its weights; -1 if it needs none
     update: int  # of the snapshot; -1: a fixed opponent
     is_drawn: bool = True  # whether new games may draw it
     left_at: int = -1  # the first version whose orders leave it out; -1: none was published yet
@@ -118,7 +118,7 @@ def _count_results(
     totals: NDArray[np.float64],  # [row, seat], of the running games
     counts: NDArray[np.int64],  # [opponent, 3]: wins, draws and losses of the learner
 ) -> None:
-    """Compare rewards with the learner's in each game that ended, unless an opponent's failure cut it off."""
+    """Count the result of each game that ended, unless an opponent's failure ended it."""
     num_steps, num_rows, num_seats = rewards.shape
     for row in range(num_rows):
         for time in range(num_steps):
@@ -141,15 +141,15 @@ def _count_results(
             totals[row] = 0.0
 
 
-def _least_missed(ordinals: Sequence[int]) -> int:
+def _most_redundant(ordinals: Sequence[int]) -> int:
     """The index of the snapshot to drop, so that the others stay spread over the whole past.
 
-    Snapshots are numbered 1, 2, 3, … by age. The newest quarter, with the one that comes, always stays. Of
-    the others, the first to go are those whose number can be halved least often, and of these the oldest:
-    multiples of some power of two stay and, beginning with the oldest, those of the next power. So of n
+    Snapshots are numbered 1, 2, 3, … by age. The newest quarter, with the one about to be added, always
+    stays. Of the others, the one whose number can be halved least often is dropped; of several, the oldest.
+    So multiples of some power of two stay and, beginning with the oldest, those of the next power. With n
     snapshots, k of them the newest, neighbours are at most 2 / (n - k + 1) of the whole past apart.
 
-    >>> _least_missed([4, 6, 8, 10, 12])
+    >>> _most_redundant([4, 6, 8, 10, 12])
     1
     """
     num_newest = max(1, len(ordinals) // 4)
@@ -183,7 +183,7 @@ class OpponentPool:
             self.members.append(PoolOpponent(number, spec.description, place if spec.is_agent else -1, -1))
             place += spec.is_agent
         self._fixed_ones = tuple(self.members)
-        # the number of the learner's next snapshot; the learner's games until then count for it
+        # the number of the learner's next snapshot, for which the learner's games until then count
         self.upcoming = len(fixed) + 1
 
     @property
@@ -197,7 +197,7 @@ class OpponentPool:
         return [member for member in self.members if member.update < 0 and member.is_drawn]
 
     def see(self, rollouts: Sequence[Rollout], failures: Iterable[Failure] = ()) -> dict[str, float]:
-        """Count finished games, drop opponents that failed, and free the places that no game uses any more.
+        """Count finished games, drop opponents that failed, and free places that no game uses any more.
 
         `rollouts` has one of every shard. Returns the number of games against opponents and the learner's
         score in them, as metrics.
@@ -288,7 +288,7 @@ class OpponentPool:
         if self.config.when_full == "oldest":
             return snapshots[0]
         ordinals = [member.update // self.config.snapshot_interval for member in snapshots]
-        return snapshots[_least_missed(ordinals)]
+        return snapshots[_most_redundant(ordinals)]
 
     def orders(self, version: int, epsilons: tuple[float, ...]) -> Orders:
         """The active opponents and their odds, for the workers."""
@@ -324,9 +324,9 @@ class OpponentPool:
         the pool notices when one becomes hard again.
         """
         if self.config.choose == "harder":
-            return [(1.0 - member.expected_score) ** 2 + _LEFT_FOR_EASY for member in members]
+            return [(1.0 - member.expected_score) ** 2 + _MIN_WEIGHT for member in members]
         if self.config.choose == "newest" and any(member.update >= 0 for member in members):
-            return [_NEXT_OLDER ** (len(members) - 1 - rank) for rank in range(len(members))]
+            return [_AGE_DECAY ** (len(members) - 1 - rank) for rank in range(len(members))]
         return [1.0] * len(members)
 
     def as_dict(self) -> dict[str, Any]:

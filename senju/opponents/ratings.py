@@ -2,7 +2,7 @@
 
 The model is Bradley and Terry's (1952): A scores 1 / (1 + 10^((B - A) / 400)) against B. All ratings are
 fitted at once, as the most likely ones given all results and a wide Gaussian prior. Rating systems that
-update game by game (Elo, Glicko, OpenSkill) would be worse here, since agents that are kept do not change:
+update game by game (Elo, Glicko, OpenSkill) would be worse here, since saved agents do not change:
 
 - Order does not matter: the same counts give the same ratings, in any order of reports, so a run that was
   resumed and one that was not agree, and so do any numbers of workers.
@@ -31,7 +31,7 @@ PRIOR_DEVIATION = 700.0  # points; wide: a few games outweigh it
 ORIGIN = "random"  # this player's rating is 0, if it takes part
 _CLOSE_ENOUGH = 1e-10  # log-odds
 _MOST_STEPS = 100  # Newton's method takes about ten
-_LONGEST_STEP = 2.0  # log-odds: beyond, the curvature at the start says little
+_LONGEST_STEP = 2.0  # log-odds; the curvature is a good approximation only near its point
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Rating:
 
     name: str
     mean: float
-    deviation: float  # one standard deviation, relative to where 0 is
+    deviation: float  # one standard deviation, relative to the player or mean at 0
     games: int
 
 
@@ -158,7 +158,7 @@ def _curvature(
 
 
 def _relative_to_origin(names: Sequence[str]) -> NDArray[np.float64]:
-    """The matrix that turns strengths into ratings: only differences have a meaning, so one point is free."""
+    """The matrix that turns strengths into ratings relative to `ORIGIN`, or else to their mean."""
     size = len(names)
     if ORIGIN in names:
         origin = np.zeros(size)

@@ -1,4 +1,4 @@
-"""The table of opponents: draws an opponent for each seat when a game begins, and lets each play its seats.
+"""Opponents in a rollout: draws an opponent for each seat when a game begins, and chooses their moves.
 
 An opponent stays in its seat until the game ends: the draw is part of the shard's state. The seats of one
 opponent are one batch, whatever games they are in. A rollout's new games draw from at most `in_play` active
@@ -63,7 +63,7 @@ class TableSettings:
 def _draw(
     seed: np.uint64, row: int, game: int, draw: int, stream: int, thresholds: NDArray[np.float64]
 ) -> int:
-    """The index of one of the cumulated odds."""
+    """Draw an index with these cumulative odds."""
     chance = unit_interval(random_word(seed, row, game, draw, stream))
     drawn = 0
     while drawn < thresholds.shape[0] - 1 and thresholds[drawn] <= chance:
@@ -97,8 +97,8 @@ def _seat(
                 seated[row, seat] = ids[_draw(seed, number, game, seat + 1, OPPONENT, thresholds)]
 
 
-class _Substitute(AgentPlayer):
-    """A network that plays for one opponent after another; `load` takes the next one's weights."""
+class _ReloadableAgent(AgentPlayer):
+    """A network that plays for one opponent after another; `load` writes the next one's weights."""
 
     def __init__(self, game: Game, model: Model, acting: Acting, epsilon: float) -> None:
         super().__init__(game, model, "", temperature=1.0, acting=acting, epsilon=epsilon)
@@ -134,19 +134,21 @@ class OpponentTable(Others):
         agents = [number for number, spec in enumerate(settings.fixed, start=1) if spec.is_agent]
         self._fixed_models = dict(zip(agents, fixed_models, strict=False))  # by the agent's number
         self._fixed: dict[int, Player] = {}
-        self._snapshots: dict[int, dict[int, _Substitute]] = {}  # by policy; those that played last are last
-        self._idle: list[list[_Substitute]] = [[] for _ in policies]
+        self._snapshots: dict[
+            int, dict[int, _ReloadableAgent]
+        ] = {}  # by number and policy; in the order in which they last played
+        self._idle: list[list[_ReloadableAgent]] = [[] for _ in policies]
         self._orders = NO_ORDERS
         self._ids = np.zeros(0, np.int32)
         self._thresholds = np.zeros(0)
         self._failures: list[Failure] = []
-        self._broken: set[int] = set()  # in this rollout
+        self._failed: set[int] = set()  # opponents that failed in this rollout
         self._batches = Batches(game, by_seat=len(policies) > 1)
 
     def begin(self, orders: Orders, rows: Rows) -> None:
         self._orders = orders
-        self._broken.clear()
-        self._failures = []  # of a rollout that was interrupted, and is played again
+        self._failed.clear()
+        self._failures = []  # an interrupted rollout, which is played again, may have left some
         unneeded = max(0, len(self._snapshots) - _READY_ROLLOUTS * self.settings.in_play)
         longest_idle = list(self._snapshots)[:unneeded]
         for number in {*longest_idle, *self._snapshots.keys() - set(orders.ids)}:
@@ -160,13 +162,13 @@ class OpponentTable(Others):
         drawn = [
             (number, odds)
             for number, odds in zip(orders.ids, orders.odds, strict=True)
-            if odds > 0.0 and number not in self._broken
+            if odds > 0.0 and number not in self._failed
         ]
         self._ids = np.array([number for number, _ in drawn], np.int32)
         odds = np.array([odds for _, odds in drawn])
         self._thresholds = np.cumsum(odds) / odds.sum() if drawn else odds
         if len(drawn) > in_play:
-            # drawn independently by the odds: games that choose among them evenly keep the odds
+            # drawn independently with the odds, so that a uniform choice among them keeps the odds
             row = int(rows.clock[0]["row"])
             active = [
                 _draw(rows.seed, row, orders.version, index, ACTIVE, self._thresholds)
@@ -200,8 +202,8 @@ class OpponentTable(Others):
                 flat[positions] = player.choose(table)[:, 0]
             except OpponentError as error:
                 failed.append(positions)
-                if number not in self._broken:
-                    self._broken.add(number)
+                if number not in self._failed:
+                    self._failed.add(number)
                     row, game, step = (int(table.clock[0][name]) for name in ("row", "game", "step"))
                     self._failures.append(Failure(number, player.name, row, game, step, str(error)))
         return self._give_up(rows, observations, np.concatenate(failed), actions) if failed else None
@@ -213,13 +215,13 @@ class OpponentTable(Others):
         positions: NDArray[np.int64],
         actions: NDArray[np.int32],
     ) -> NDArray[np.int64]:
-        """Play the first legal move where no answer came; these games have no result."""
+        """Play the first legal move for opponents that failed; these games have no result."""
         self._choose_active(rows)
-        those = np.unique(positions // actions.shape[1])
+        failed_rows = np.unique(positions // actions.shape[1])
         first = np.zeros_like(actions)
-        first_allowed(observations.legal, those, first)
+        first_allowed(observations.legal, failed_rows, first)
         actions.reshape(-1)[positions] = first.reshape(-1)[positions]
-        return those
+        return failed_rows
 
     def _player(self, number: int, place: int) -> Player | None:
         """The opponent of that number; None if it is gone, as when a shard that was set aside plays again."""
@@ -233,22 +235,22 @@ class OpponentTable(Others):
             if number not in self._orders.ids:
                 return None
             idle = self._idle[policy]
-            player = idle.pop() if idle else self._substitute(*self._policies[policy])
+            player = idle.pop() if idle else self._new_agent(*self._policies[policy])
             player.load(f"snapshot {number}", self._weights_of(number)[self._parts[policy]])
             players[policy] = player
-        self._snapshots[number] = players  # now the last
+        self._snapshots[number] = players  # moves it to the end
         return players[policy]
 
     def _new_fixed(self, number: int) -> Player:
         spec = self.settings.fixed[number - 1]
         if not spec.is_agent:
             return described_player(self.game, spec.description)
-        player = self._substitute(self._fixed_models[number], spec.acting)
+        player = self._new_agent(self._fixed_models[number], spec.acting)
         player.load(spec.description, self._weights_of(number))
         return player
 
-    def _substitute(self, model: Model, acting: Acting) -> _Substitute:
-        return _Substitute(self.game, copy.deepcopy(model), acting, self.settings.epsilon)
+    def _new_agent(self, model: Model, acting: Acting) -> _ReloadableAgent:
+        return _ReloadableAgent(self.game, copy.deepcopy(model), acting, self.settings.epsilon)
 
     def _weights_of(self, number: int) -> Weights:
         return self._weights_at(self._orders.places[self._orders.ids.index(number)])

@@ -27,7 +27,7 @@ class MoveReplay:
         self.game = game
         self.states, self.outcomes = game.new_states(num_rows), game.new_outcomes(num_rows)
         self._bytes, self._root = state_bytes(self.states), np.zeros(game.state_dtype.itemsize, np.uint8)
-        # slices are made once: making one costs as much as a step of a small game
+        # made once: a slice costs as much as a step of a small game
         self.rows = [self.states[:count] for count in range(num_rows + 1)]
         self.outcomes_of = [first_rows(self.outcomes, count) for count in range(num_rows + 1)]
         self._actions = np.zeros((32, num_rows, 1), np.int32)  # [level, row, 1]
@@ -125,7 +125,7 @@ class Grower:
         outcomes = self.replay.reach(tree.nodes, leaves, tree.depth)
         self.clock.lap("replay")
         self.game.observe(self.replay.rows[num_leaves], seen)
-        self._observations.observation[num_leaves:] = 0  # unused rows are the same each time
+        self._observations.observation[num_leaves:] = 0  # unused rows must be equal in each batch
         self.clock.lap("observe")
         logits, values = self._actor.evaluate(self._observations.observation)
         self.clock.lap("evaluate")
@@ -157,13 +157,13 @@ class Grower:
             if node["kind"] != INNER or node["depth"] >= self.config.look_ahead:
                 continue
             first, last = node["first_edge"] + node["num_opened"], node["first_edge"] + node["num_edges"]
-            if first == last:  # in a kept tree: all moves have children already
+            if first == last:  # after `advance`: all moves have children already
                 node["is_tried"] = True
                 continue
             actions = np.ascontiguousarray(tree.edges["action"][first:last])
             outcomes = self.replay.try_moves(row, actions)
             if tree.num_nodes + np.count_nonzero(outcomes.terminated) > len(tree.nodes):
-                continue  # the tree is full: the moves stay untried
+                continue  # the tree is full: these moves are not tried
             ends = outcomes.rewards, outcomes.terminated
             if not growth.add_ends(tree.nodes, tree.edges, tree.sizes, index, *ends):
                 self._refuse(growth.BAD_REWARD, index)

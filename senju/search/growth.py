@@ -37,7 +37,7 @@ def _choose(nodes: Nodes, edges: Edges, index: int, settings: SelectionSettings)
     """
     node = nodes[index]
     sign = 1.0 if node["seat"] == 0 else -1.0
-    visits = node["visits"] + node["pending"] - 1  # without the present visit
+    visits = node["visits"] + node["pending"] - 1  # without the current visit
     base = settings.exploration_base
     scale = (math.log((1.0 + visits + base) / base) + settings.exploration) * math.sqrt(visits)
     first, num_opened = node["first_edge"], node["num_opened"]
@@ -185,7 +185,7 @@ def expand(
     values: NDArray[np.float32],
     legal: NDArray[np.uint64],
     seats: NDArray[np.int8],
-    results: NDArray[np.float64],  # [row], written: the value to back up, seat 0's
+    results: NDArray[np.float64],  # out: [row], the value to back up, seat 0's
 ) -> tuple[int, int]:
     """Expand the leaves; return a verdict and its row.
 

@@ -84,7 +84,7 @@ def _tighten_bounds(nodes: Nodes, edges: Edges, index: int) -> bool:
 def prove_upwards(nodes: Nodes, edges: Edges, index: int) -> None:
     """Update the bounds of a node and its ancestors, as far as they change.
 
-    When a node is solved, all its visits count the exact value, here and at all ancestors, in place of
+    When a node is solved, all its visits count the exact value, at the node and its ancestors, instead of
     the estimates that were backed up before.
     """
     while index >= 0 and _tighten_bounds(nodes, edges, index):

@@ -46,7 +46,7 @@ def best_line(nodes: Nodes, edges: Edges, first_action: int, line: NDArray[np.in
     while length < line.shape[0] and nodes[index]["kind"] == INNER:
         node = nodes[index]
         if length > 0 and node["num_opened"] == 0:
-            break  # only the priors are known here
+            break  # only its priors are known
         is_root = length == 0
         offset = find_edge(nodes, edges, 0, first_action) if is_root else _best_edge(nodes, edges, index)
         edge = edges[node["first_edge"] + offset]
@@ -63,7 +63,7 @@ def describe_root(
     nodes: Nodes,
     edges: Edges,
     first_play: float,
-    visits: NDArray[np.int64],  # [edge] and so on, written
+    visits: NDArray[np.int64],  # out: [edge], as are the next two
     values: NDArray[np.float64],  # the mover's
     is_worse: NDArray[np.bool_],  # proven to be no better than the guaranteed value
 ) -> int:

@@ -26,7 +26,7 @@ NODE = np.dtype(
         ("upper", np.float64),
         ("first_edge", np.int64),
         ("parent", np.int32),  # -1 at the root; always a smaller index than the node's own
-        ("action", np.int32),  # that led here from the parent
+        ("action", np.int32),  # that leads from the parent to this node
         ("num_edges", np.int32),
         ("num_opened", np.int32),
         ("visits", np.int32),
@@ -49,8 +49,8 @@ TreeSizes = NDArray[np.int64]
 logger = logging.getLogger(__name__)
 
 PENDING, INNER, ENDED = 0, 1, 2  # kinds of a node; PENDING: not yet evaluated
-NUM_NODES, NUM_EDGES, DEPTH = 0, 1, 2  # indices into a tree's sizes; DEPTH is that of the deepest node
-LEAST_BYTES = 1 << 20  # a machine without memory for so small a tree cannot search
+NUM_NODES, NUM_EDGES, DEPTH = 0, 1, 2  # indices into a tree's sizes; DEPTH: of the deepest node
+MIN_BYTES = 1 << 20  # a machine without memory for a tree of this size cannot search
 
 
 @compiled
@@ -171,7 +171,7 @@ class Tree:
                 self.edges = np.empty(self._max_edges + batch_size * num_actions, EDGE)
                 break
             except MemoryError:
-                if self.max_bytes < LEAST_BYTES:
+                if self.max_bytes < MIN_BYTES:
                     raise
                 self.max_bytes //= 2
         if self.max_bytes < max_bytes:
@@ -181,7 +181,7 @@ class Tree:
                 self.max_bytes >> 20,
             )
         self.sizes = np.zeros(3, np.int64)  # by NUM_NODES, NUM_EDGES, DEPTH
-        self._most_nodes = self._most_edges = 0  # so far: their memory stays committed
+        self._peak_nodes = self._peak_edges = 0  # so far: their memory stays committed
 
     @property
     def num_nodes(self) -> int:
@@ -206,25 +206,25 @@ class Tree:
     @property
     def num_bytes(self) -> int:
         """Memory that was written to and is therefore committed."""
-        num_nodes, num_edges = max(self.num_nodes, self._most_nodes), max(self.num_edges, self._most_edges)
+        num_nodes, num_edges = max(self.num_nodes, self._peak_nodes), max(self.num_edges, self._peak_edges)
         return num_nodes * NODE.itemsize + num_edges * EDGE.itemsize
 
     @property
     def room(self) -> int:
-        """How many nodes may be added, if they have as many moves as the present ones on average."""
+        """How many nodes may be added, if they have as many moves on average as the current ones."""
         num_moves = max(self.num_edges / self.num_nodes, 1.0)
-        again = min(self._most_nodes - self.num_nodes, (self._most_edges - self.num_edges) / num_moves)
+        again = min(self._peak_nodes - self.num_nodes, (self._peak_edges - self.num_edges) / num_moves)
         new = (self.max_bytes - self.num_bytes) / (NODE.itemsize + EDGE.itemsize * num_moves)
         return min(self.max_nodes - self.num_nodes, int(max(again, 0) + max(new, 0)))
 
     def clear(self) -> None:
         """Remove all nodes; the memory stays committed."""
-        self._remember_most()
+        self._update_peaks()
         self.sizes[:] = 0
 
     def prune_to(self, root: int) -> None:
         """Keep a node and its descendants; the node becomes the root."""
-        self._remember_most()
+        self._update_peaks()
         new_index = np.empty(self.num_nodes, np.int32)
         _number_kept_nodes(self.nodes, self.num_nodes, root, new_index)
         kept = np.flatnonzero(new_index >= 0)
@@ -234,6 +234,6 @@ class Tree:
         num_kept, depth = _move_nodes(self.nodes, self.num_nodes, root, new_index)
         self.sizes[NUM_NODES], self.sizes[NUM_EDGES], self.sizes[DEPTH] = num_kept, num_edges, depth
 
-    def _remember_most(self) -> None:
-        self._most_nodes = min(max(self.num_nodes, self._most_nodes), self.max_nodes)
-        self._most_edges = min(max(self.num_edges, self._most_edges), self._max_edges)
+    def _update_peaks(self) -> None:
+        self._peak_nodes = min(max(self.num_nodes, self._peak_nodes), self.max_nodes)
+        self._peak_edges = min(max(self.num_edges, self._peak_edges), self._max_edges)

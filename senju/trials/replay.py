@@ -4,7 +4,7 @@ import faulthandler
 
 from senju.backends.reproduction import Reproduction
 from senju.machine import math_threads
-from senju.usercode import passes_on
+from senju.usercode import must_propagate
 
 STANDARD_ERROR = 2  # the descriptor: sys.stderr may be something that has none
 
@@ -18,7 +18,7 @@ def replay(reproduction: Reproduction) -> BaseException | None:
         with math_threads(1):
             reproduction.play()
     except BaseException as error:  # this is the failure to be reproduced
-        if passes_on(error):
+        if must_propagate(error):
             raise
         return error
     finally:

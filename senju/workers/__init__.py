@@ -1,1 +1,1 @@
-"""One team of workers: it starts, watches, restarts and stops them. role.py has the contracts."""
+"""A team starts, monitors, restarts and stops workers; role.py has the contracts."""

@@ -28,7 +28,7 @@ class Block:
 
     @cached_property
     def _data(self) -> bytearray | memoryview:
-        assert self._descriptor is not None, "bytes or a descriptor are given"
+        assert self._descriptor is not None, "a block needs bytes or a descriptor"
         return _read(self._descriptor)
 
     def __len__(self) -> int:
@@ -62,7 +62,7 @@ class Block:
         return tree, arrays
 
     def as_array(self) -> NDArray[np.uint8]:
-        """All bytes."""
+        """The bytes as an array."""
         return np.frombuffer(self._data, np.uint8)
 
     def descriptor(self) -> int:
@@ -79,7 +79,7 @@ class Block:
     def of_descriptor(cls, descriptor: int, is_passed_on: bool = False) -> "Block":
         """A block that another process packed; read at once, because a mapping would keep a descriptor open.
 
-        A block that is passed on to others keeps its descriptor, and is read only if it is needed here.
+        A block that is passed on to others keeps its descriptor, and is read only if this process needs it.
         """
         if is_passed_on:
             return cls(None, descriptor)
@@ -90,7 +90,7 @@ class Block:
 
 
 def _read(descriptor: int) -> bytearray:
-    """All bytes. Reading is several times faster than mapping memory for one use."""
+    """Read all bytes, which is several times faster than mapping memory for one use."""
     data = bytearray(os.fstat(descriptor).st_size)
     rest, done = memoryview(data), 0
     while done < len(data):

@@ -58,7 +58,7 @@ def ending_if_closed(connection: int) -> Iterator[None]:
 
 def _end_if_closed(connection: int, done: int) -> None:
     poll = select.poll()
-    poll.register(connection, 0)  # only its end
+    poll.register(connection, 0)  # 0: report only that it was closed
     poll.register(done, 0)
     if (connection, select.POLLHUP) in poll.poll():
         os._exit(0)
@@ -76,9 +76,9 @@ def end_with_the_parent(lifeline: int, sockets: list[str]) -> None:
 
 
 def remove_unless_alive(path: str) -> None:
-    """Remove a socket's file, unless another process listens there by now."""
+    """Remove a socket's file, unless another process listens on it by now."""
     with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISSOCK(os.lstat(path).st_mode):  # a link may lead to another's
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):  # a link may lead to another process's socket
             return
     for _ in range(_TRIES):
         with socket.socket(socket.AF_UNIX) as client:
@@ -87,7 +87,7 @@ def remove_unless_alive(path: str) -> None:
                 client.connect(path)
                 client.recv(1)
             except ConnectionRefusedError:
-                with contextlib.suppress(OSError):  # another worker was first
+                with contextlib.suppress(OSError):  # another worker removed it first
                     os.unlink(path)
                 return
             except ConnectionResetError:  # the system was not yet done with closing the parent's files

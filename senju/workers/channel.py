@@ -25,11 +25,11 @@ _SEND_SECONDS = 5  # for a worker to take a message
 _MOST_DESCRIPTORS = 250  # of one message; Linux allows 253
 _ANCILLARY_BYTES = socket.CMSG_LEN(4 * _MOST_DESCRIPTORS)
 _encode, _decode = json.JSONEncoder(separators=(",", ":")).encode, json.JSONDecoder().decode
-_LONGEST_TEXTS = (6_000, 3_000, 1_000)  # of a failure, tried in turn: a character may take six bytes
+_LONGEST_TEXTS = (6_000, 3_000, 1_000)  # characters, tried in turn: one may take six bytes as JSON
 
 
 class Kind(IntEnum):
-    """What a message says."""
+    """The kind of a message."""
 
     START = 1
     READY = 2
@@ -41,7 +41,7 @@ class Kind(IntEnum):
 
 
 class Message(NamedTuple):
-    """A message: `number` is that of its task, 0 if it has none."""
+    """A message; `number` is the task's, or 0."""
 
     kind: Kind
     number: int = 0
@@ -112,8 +112,8 @@ class SocketChannel(Channel):
     def __init__(self, end: socket.socket, is_of_team: bool = False) -> None:
         """At the team's end, received blocks stay in shared memory, to be passed on to others.
 
-        There `send` raises BlockingIOError if the worker takes no message for some seconds. The system keeps
-        this limit. Python's own would cost another system call for each message.
+        There `send` raises BlockingIOError if the worker takes no message for some seconds. The kernel
+        keeps this limit: Python's own timeout would cost another system call for each message.
         """
         super().__init__(end)
         self._is_of_team = is_of_team

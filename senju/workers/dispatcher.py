@@ -1,4 +1,4 @@
-"""Which worker does which task, and which task is to blame: pure decisions, without threads and files."""
+"""Which worker does which task, and which task is to blame for a failure. Uses no threads and files."""
 
 import logging
 from collections import Counter
@@ -23,7 +23,7 @@ class Dispatcher:
         self._kills: Counter[str] = Counter()  # workers killed while they had a task
 
     def assignments(self) -> Iterator[tuple[Worker, Any]]:
-        """Begin a task for each free worker and, while there are plenty, a second one for busy workers.
+        """Begin a task for each free worker and, while enough tasks wait, a second one for busy workers.
 
         The second one hides the time that messages take. The last tasks go to the workers that are free
         first, because no two tasks take equally long.
@@ -75,7 +75,7 @@ class Dispatcher:
         task = worker.end_task(number)
         self._roster.on_change()
         if task is None and failure.error == "MemoryError":
-            worker.lacks_memory = True  # its end, which comes next, leads to fewer workers
+            worker.lacks_memory = True  # when it ends, `on_end` goes on with fewer workers
             return
         if task is None:
             self._journal.fail(failure.as_error(f"{self._describe(worker)} could not start"))
@@ -87,10 +87,10 @@ class Dispatcher:
             self._retry(worker, task, f"{where}: {failure}", "failed")
 
     def on_end(self, worker: Worker, ending: WorkerEnding, kind: str = "lost") -> None:
-        """A worker has ended, whether it was asked to or not. Other workers take over its tasks."""
+        """A worker has ended, asked to or not. Other workers take over its tasks."""
         self._journal.has_news = True
         task, was_leaving = worker.task, worker.state is WorkerState.LEAVING
-        for waiting in list(worker.tasks)[1:]:  # behind the one that it was executing
+        for waiting in list(worker.tasks)[1:]:  # it had not begun these
             self._queue.lose(waiting, is_its_fault=False)
         worker.tasks.clear()
         self._roster.remove(worker)
@@ -119,7 +119,7 @@ class Dispatcher:
         self._roster.on_change()
 
     def _may_be_killed_from_outside(self, task: Any) -> bool:
-        """Whether another program may have killed the worker; many kills during one task are its fault."""
+        """Whether another program may have killed the worker; after many kills the task is blamed."""
         what = self._role.describe(task)
         self._kills[what] += 1
         return self._kills[what] % self._limits.kills_per_failure != 0

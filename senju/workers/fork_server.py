@@ -31,15 +31,15 @@ ONE_MATH_THREAD = dict.fromkeys(
 )
 _BOOT = str(Path(boot.__file__).resolve())
 _LOAD_SECONDS = 60.0  # for the fork server to load everything
-_ANSWER_SECONDS = 5.0  # for its answers once it has: it forks within milliseconds, unless it was stopped
-_END_SECONDS = 10.0  # for the system to end a process that was killed
+_ANSWER_SECONDS = 5.0  # for its later answers: it forks within milliseconds, unless it was stopped
+_END_SECONDS = 10.0  # for a killed process to end
 _TRANSIENT = ("PYTEST_", "TORCHINDUCTOR_", "TRITON_")
 _LIMITS = [name for name in dir(resource) if name.startswith("RLIMIT_")]
-_UNKNOWN_END = -signal.SIGKILL  # of a process whose fork server is lost
+_UNKNOWN_END = -signal.SIGKILL  # reported for a process whose fork server is lost
 
 
-def _has_handles() -> bool:
-    """Whether this system has handles for processes, and lets us use them."""
+def _has_pidfds() -> bool:
+    """Whether this system has pidfds, which are handles of processes, and permits them."""
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (AttributeError, OSError):
@@ -47,7 +47,7 @@ def _has_handles() -> bool:
     return True
 
 
-CAN_FORK = _has_handles()
+CAN_FORK = _has_pidfds()
 
 
 def name_files(files: Sequence[int]) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class ForkedProcess:
         """Its exit code, from the fork server. A fork server that does not answer is replaced."""
         if self._code is None and _is_readable(self._handle, _END_SECONDS):
             if not _is_readable(self._status, _ANSWER_SECONDS):
-                _shared.discard(self._server)  # which ends it, and so closes the status
+                _shared.discard(self._server)  # ends the server, which closes the status pipe
             data = os.read(self._status, 4) if _is_readable(self._status, 0) else b""
             self._code = array.array("i", data)[0] if data else _UNKNOWN_END
         return self._code
@@ -133,7 +133,7 @@ class ForkedProcess:
 
 
 def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # it has none yet
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # it has no group yet
         os.killpg(pid, signal.SIGKILL)
 
 
@@ -213,7 +213,7 @@ class ForkServer:
 
 
 def environment(is_transient: bool) -> dict[str, str]:
-    """Environment variables that change at run time and matter to no import, or all others."""
+    """Transient environment variables, which change at run time and matter to no import, or the others."""
     return {name: value for name, value in os.environ.items() if name.startswith(_TRANSIENT) == is_transient}
 
 
@@ -266,7 +266,7 @@ class ForkServerLease:
                     _shared.open()
 
     def close(self) -> None:
-        """May be called twice."""
+        """End the lease; may be called twice."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -292,7 +292,7 @@ def start_process(
 
 
 def _fork(boot_info: dict[str, Any], files: Sequence[int], output: int) -> ForkedProcess | None:
-    """None if the fork server cannot be used."""
+    """Fork a process; None if the fork server cannot be used."""
     server = _shared.open()
     try:
         folder = os.getcwd()

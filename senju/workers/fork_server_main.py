@@ -103,7 +103,7 @@ class _Server:
         if hasattr(module, "preload"):
             module.preload()
         gc.collect()
-        gc.freeze()  # pages that are not written to stay shared
+        gc.freeze()  # the collector no longer writes to these pages, so they stay shared
 
 
 def _become_like_spawned(boot_info: BootInfo, output: int) -> None:
@@ -114,4 +114,4 @@ def _become_like_spawned(boot_info: BootInfo, output: int) -> None:
     os.chdir(boot_info["folder"])
     os.environ.update(boot_info["environment"])
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    np.random.seed()  # else all children would draw the same; `random` reseeds itself
+    np.random.seed()  # else all children would draw the same numbers; Python's `random` reseeds itself

@@ -47,7 +47,7 @@ class ProcessHandle(WorkerHandle):
             self._start(boot_info, role, can_fork=False)
         self.pid = self._process.pid
         payload = role.start_payload(index)
-        with contextlib.suppress(OSError):  # the team notices its end next, which tells more
+        with contextlib.suppress(OSError):  # the team notices next how it ended, which says more
             self.channel.send(Message(Kind.START, 0, *payload))
 
     def _start(self, boot_info: dict[str, Any], role: Role, can_fork: bool) -> None:
@@ -67,7 +67,7 @@ class ProcessHandle(WorkerHandle):
                 self._process = start_process(boot_info, files, output, can_fork)
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            ours.pop_all()  # they stay open
+            ours.pop_all()  # the team's ends stay open
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal, for example to ask it to stop."""
@@ -100,7 +100,7 @@ class ProcessHandle(WorkerHandle):
             data = os.read(self.output, 65536)
             if not data:
                 break
-            printed += data  # thread by thread; no mark ends the last, but a pause does
+            printed += data  # one thread after another; only a pause shows that the last one is complete
             patience = _QUIET_SECONDS
         return printed.decode(errors="replace")
 
@@ -112,7 +112,7 @@ class ProcessHandle(WorkerHandle):
 
 
 class ProcessExecutor(Executor):
-    """Starts worker processes, by the fork server where that is possible.
+    """Starts worker processes, with the fork server where possible.
 
     `script` is the user's script, if classes of it are needed; `imports` names what else a worker imports.
     Roles that are not forkable need no fork server.
@@ -129,7 +129,7 @@ class ProcessExecutor(Executor):
         return ProcessHandle(role, index, self._options)
 
     def affordable(self, wanted: int, running: int) -> int:
-        """Running workers have their memory already."""
+        """Count memory for new workers only: running ones have theirs already."""
         return min(wanted, running + memory_available() // WORKER_BYTES)
 
     def close(self) -> None:

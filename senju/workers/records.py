@@ -1,4 +1,4 @@
-"""What a team knows: of each worker, what the workers printed, and what happened."""
+"""What a team records: its workers, what they printed, and what happened."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 _MOST_ACTIVITIES = 50_000  # kept for the timeline until the next report
 _TAIL = 4_000  # characters of what a worker printed
-_PIPE_BYTES = 65_536  # what a pipe holds, and so all that a dead worker may have left there
+_PIPE_BYTES = 65_536  # a pipe's capacity, and so the most that a dead worker can have left in it
 
 
 class WorkerOutput:
@@ -55,7 +55,7 @@ class WorkerState(Enum):
 
 @dataclass
 class WorkerStats:
-    """Numbers of a worker index, which outlive single workers."""
+    """Statistics of a worker index; they outlive its workers."""
 
     restarts: int = 0
     num_finished: int = 0
@@ -99,7 +99,7 @@ class Worker:
         self.state, self.heartbeat = state, None
 
     def begin_task(self, task: Any) -> None:
-        """Put a task behind those that the worker has."""
+        """Append a task to the worker's tasks."""
         self.tasks.append(task)
         if self.state is WorkerState.WAITING:
             self.enter(WorkerState.BUSY)
@@ -131,8 +131,8 @@ class Journal:
     """Collects activities, events, notes and the first failure until the team's owner takes them."""
 
     def __init__(self) -> None:
-        self.failure: BaseException | None = None  # raised where results are waited for
-        self.has_news = False  # whether waiting callers must look again
+        self.failure: BaseException | None = None  # `Team.wait_for` raises it
+        self.has_news = False  # whether to wake waiting callers
         self.activities: deque[Activity] = deque(maxlen=_MOST_ACTIVITIES)
         self._events: list[Event] = []
         self._notes: list[Note] = []

@@ -53,8 +53,8 @@ class Role(ABC):
     activity: ClassVar[str] = "working"  # what a busy worker does, in its status
     repeats: ClassVar[str] = "The task is repeated, with the same result."
     new_handler: ClassVar[str]
-    is_forkable: ClassVar[bool] = True  # False: spawned; it handles signals and sets its threads
-    can_run_in_thread: ClassVar[bool] = True  # where no worker can be started
+    is_forkable: ClassVar[bool] = True  # False: spawned; handles signals and sets its own threads
+    can_run_in_thread: ClassVar[bool] = True  # if no worker can be started
     keeps_output: ClassVar[bool] = False  # True: printed lines are notes as well
     descriptors: Sequence[int] = ()  # files that worker processes inherit
     sockets: Sequence[str] = ()  # socket files that workers remove if this process is killed
@@ -73,14 +73,14 @@ class Role(ABC):
 
     @abstractmethod
     def result(self, task: Any, payload: Payload) -> Any:
-        """The result that a worker sent."""
+        """The result in a worker's message."""
 
     @abstractmethod
     def describe(self, task: Any) -> str:
         """A task in words, for messages."""
 
     def describe_worker(self, index: int) -> str:
-        """What else to say about a worker in messages."""
+        """More about a worker, for messages."""
         return ""
 
     def is_counted(self, task: Any) -> bool:
@@ -100,7 +100,7 @@ class Role(ABC):
         raise WorkerError(f"{self.describe(task)} failed {attempts} times; the last time: {cause.rstrip()}")
 
     def on_given_up(self, index: int, reason: str) -> bool:
-        """Worker `index` cannot be started. False: the team goes on with the others, and says so."""
+        """Worker `index` cannot be started. False: the team logs that and goes on with the others."""
         return False
 
 
@@ -194,7 +194,7 @@ class Limits:
 
     task_timeout: float  # seconds without a sign of life
     start_timeout: float = 120.0
-    attempts: int = 3  # failures of a task
+    attempts: int = 3  # failures after which a task is dropped
     reset_interval: int = 0  # tasks after which a worker is replaced; 0: never
     is_on_demand: bool = False  # whether workers start only while tasks wait
     kills_per_failure: int = 4  # other programs may kill workers; a task is blamed only for many kills

@@ -1,4 +1,4 @@
-"""Which workers a team should have: pure decisions, without threads and files.
+"""Which workers a team should have. Uses no threads and files.
 
 The thread of the team reports starts and ends (`add`, `remove`, `give_up`), and asks what to do next:
 `departures`, `next_missing`, `overdue`.
@@ -29,17 +29,17 @@ class Roster:
             WorkerState.BUSY: limits.task_timeout,
             WorkerState.LEAVING: _LEAVE_SECONDS,
         }
-        self._checked_at = 0.0  # when overdue workers were looked for
+        self._checked_at = 0.0  # when `overdue` last checked the workers
         self._stats: dict[int, WorkerStats] = {}
         self._given_up: set[int] = set()  # indices for which no worker can be started
         self._are_all_paused = False
         self._available: tuple[list[Worker], list[int]] | None = None
         self._is_settled = False  # whether no worker must be started or leave
 
-    # what the team's owner asks for
+    # commands of the team's owner
 
     def resize(self, num_workers: int) -> None:
-        """Want another number of workers; superfluous ones leave after their task."""
+        """Set the number of workers; superfluous ones leave after their task."""
         self.wanted = num_workers
         self._given_up.clear()
         for index, stats in list(self._stats.items()):
@@ -164,7 +164,7 @@ class Roster:
         name = self.name(index)
         output = WorkerOutput(handle.output, name) if handle.output is not None else None
         worker = Worker(index, name, handle, self._find_stats(index), output)
-        worker.must_leave = index >= self.wanted  # that has changed meanwhile
+        worker.must_leave = index >= self.wanted  # `resize` may have been called meanwhile
         self.workers[index] = worker
         self.on_change()
         return worker
@@ -196,7 +196,7 @@ class Roster:
             kind, how = "sequential", "in this process, one task after another"
         self.journal.add_event(kind, f"{reason}; going on {how}")
 
-    # the state, for others
+    # the state
 
     def name(self, index: int) -> str:
         """A worker in messages."""

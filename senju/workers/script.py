@@ -11,7 +11,7 @@ from pathlib import Path
 from senju.errors import ConfigError, WorkerError
 
 _MAIN = "__main__"
-_imported_by_worker: list[str] = []  # what this process imports, where it is a worker
+_imported_by_worker: list[str] = []  # what this process imports, if it is a worker
 
 
 def find_importable(name: str, kind: str) -> tuple[str, str | None]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from senju.errors import ConfigError
 from senju.machine import SHARED_MEMORY, memory_available
 
-_MOST_BYTES = 2**60  # more than any machine has, and less than NumPy can count
+_MOST_BYTES = 2**60  # more than any machine has, and few enough for NumPy to count
 _ALIGNMENT = 64  # a cache line: workers must not write to each other's
 
 
@@ -35,7 +35,7 @@ class Carver:
 
 
 def aligned(num_bytes: int) -> int:
-    """Rounded up to whole cache lines."""
+    """The size, rounded up to whole cache lines."""
     return -(-num_bytes // _ALIGNMENT) * _ALIGNMENT
 
 
@@ -76,7 +76,7 @@ def _folder_with_room(num_bytes: int) -> Path:
 
 
 def _open_unlinked(num_bytes: int, folder: Path) -> int:
-    """A file without a name in `folder`, with its room reserved."""
+    """A file without a name in `folder`, with its space reserved."""
     room = disk_usage(folder).free
     if num_bytes > room:
         raise ConfigError(
@@ -102,12 +102,12 @@ def map_shared(descriptor: int, num_bytes: int) -> mmap.mmap:
 
 
 def new_private_block(num_bytes: int) -> NDArray[np.uint8]:
-    """Zeroed memory of this process alone, that begins where a cache line does."""
+    """Zeroed memory of this process alone, aligned to a cache line."""
     memory = np.zeros(num_bytes + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
     return memory[start : start + num_bytes]
 
 
 def mebibytes(num_bytes: int) -> int:
-    """Rounded up."""
+    """A size in MiB, rounded up."""
     return math.ceil(num_bytes / 2**20)

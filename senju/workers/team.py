@@ -1,7 +1,7 @@
 """The team: keeps workers of one role busy, and replaces those that die or hang.
 
 Read on in `role.py` (contracts), `roster.py` and `dispatcher.py` (decisions), `team_thread.py` (which carries
-them out) and `records.py` (what the team knows).
+them out) and `records.py` (what the team records).
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class Team(TeamThread, TeamControl):
     team.close()
 
     The team's thread refers to role, queue and executor, so none of them may refer to the team's owner: an
-    owner that is dropped without `close` could never be garbage-collected. `weakly` helps.
+    owner that is dropped without `close` could never be garbage-collected. Wrap its methods in `weakly`.
     """
 
     @property
@@ -59,7 +59,7 @@ class Team(TeamThread, TeamControl):
 
     @contextlib.contextmanager
     def _waking(self) -> Iterator[None]:
-        """Change something under the lock; the thread, which may be waiting without a limit, acts on it."""
+        """Hold the lock, then wake the thread, which may be waiting without a timeout."""
         with self.changed:
             self.require_running()
             yield
@@ -72,7 +72,7 @@ class Team(TeamThread, TeamControl):
             self.wait_for(lambda: self._queue.count_running() == 0)
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Wait, under the lock, until a condition holds; raise the error that makes that impossible."""
+        """Wait, under the lock, until a condition holds; raise the team's failure, if there is one."""
         self.changed.wait_for(lambda: self.has_failed or condition(), timeout)
         failure = self._journal.failure
         if failure is not None:
@@ -166,7 +166,7 @@ class WakingCondition(threading.Condition):
         self._waker = waker
 
     def notify_all(self) -> None:
-        """Wake all who wait for the condition or read the socket."""
+        """Wake all threads that wait for the condition or read the socket."""
         super().notify_all()
         with contextlib.suppress(BlockingIOError):  # the socket is full, so its reader will wake
             self._waker.send(b".")

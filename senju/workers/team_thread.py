@@ -1,6 +1,6 @@
-"""The thread of a team: waits for messages and ends of workers, and does what roster and dispatcher decide.
+"""The thread of a team: waits for workers' messages and ends, and carries out the decisions.
 
-It waits in one place, so it notices a death the moment the system closes the dead worker's channel.
+All waiting is one `select`, so the thread notices a death when the system closes the worker's channel.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ class TeamThread:
         self._journal = Journal()
         self._roster = Roster(role, queue, limits, self._journal)
         self._dispatcher = Dispatcher(self._roster, has_prefetch)
-        self._selector = selectors.DefaultSelector()  # for all that the thread waits for
+        self._selector = selectors.DefaultSelector()  # of everything that the thread waits for
         wake_out, self._wake_in = os.pipe()
         os.set_blocking(self._wake_in, False)
         self._selector.register(wake_out, selectors.EVENT_READ, partial(os.read, wake_out, 4096))
@@ -63,7 +63,7 @@ class TeamThread:
                     break
                 ready = self._selector.select(None if roster.is_quiet() else roster.check_seconds)
                 events = [key.data for key, _ in ready]
-        except BaseException as error:  # noqa: BLE001  # raised where results are waited for
+        except BaseException as error:  # noqa: BLE001  # `Team.wait_for` raises it
             with self.changed:
                 self._journal.fail(error)
                 self.changed.notify_all()
@@ -83,12 +83,12 @@ class TeamThread:
         self._files += files
         self._is_dropped = True
         self._wake()
-        self._may_close_files = True  # not before: `_wake` needs one of them
+        self._may_close_files = True  # after `_wake`, which needs one of them
         if self._is_over:
             self._close_files()
 
     def _wake(self) -> None:
-        """Let the thread look at what has changed."""
+        """Wake the thread, so that it sees what has changed."""
         with contextlib.suppress(BlockingIOError):  # the pipe is full, so the thread will wake
             os.write(self._wake_in, b".")
 
@@ -125,7 +125,7 @@ class TeamThread:
     def _send(self, worker: Worker, message: Message) -> None:
         try:
             worker.handle.channel.send(message)
-        except OSError:  # the team notices its end or its silence next, which tells more
+        except OSError:  # the team notices its end or its silence next, which says more
             logger.debug("%s takes no message", worker.name)
 
     def _start_missing(self, index: int | None) -> None:
@@ -154,7 +154,7 @@ class TeamThread:
             self._selector.register(handle.output, read, partial(self._attend, worker, self._read_output))
 
     def _attend(self, worker: Worker, handle_event: Callable[[Worker], None]) -> None:
-        """Handle an event, unless an earlier one of the same moment has removed the worker."""
+        """Handle an event, unless an earlier event of the same `select` has removed the worker."""
         if self._roster.workers.get(worker.index) is worker:
             handle_event(worker)
 

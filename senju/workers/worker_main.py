@@ -74,7 +74,7 @@ def serve(channel: Channel, start: Start, prepare: Callable[[Start], Handler]) -
         channel.send(Message(Kind.READY))
         while (message := channel.receive()) is not None and message.kind != Kind.STOP:
             channel.send(_answer(child, handler, message))
-            del message  # with its blocks
+            del message  # and so its blocks
     except OSError:  # the team is gone, or no longer listens
         return False
     return message is not None
@@ -99,7 +99,7 @@ def _call_user_code(child: ChildReport, call: Callable[[], T]) -> T:
 
 
 def _end_if_stuck(seconds: float) -> None:
-    """End this process if a C function keeps Python's lock for so long.
+    """End this process if a C function keeps Python's lock for `seconds`.
 
     No Python thread can notice that, nor that the parent has ended. So this thread restarts a timer, which
     needs no lock, again and again. If the thread cannot run, the timer ends the process.

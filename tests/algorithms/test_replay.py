@@ -334,7 +334,7 @@ def test_overwritten_kept_rollout_is_reported_as_a_bug() -> None:
     first = ring.play(0, [0], terminated=[0])
     replay.add([first])
     ring.ring.open(0, 2)  # in the place of turn 0
-    with pytest.raises(WorkerError, match=mentions("place 0", "shard 0", "turn 0", "-3")):
+    with pytest.raises(WorkerError, match=mentions("slot 0", "shard 0", "turn 0", "-3")):
         replay.sample(8, 0)
     with pytest.raises(WorkerError, match=mentions("shard 0", "turn 0", "1", "-3")):
         replay.add([first])

@@ -14,7 +14,7 @@ from senju.games.game import Game, Heuristic, States
 from senju.games.rows import Rows
 from senju.games.tic_tac_toe import LINES, TicTacToe
 from senju.opponents.players import (
-    SOONER,
+    PLY_DISCOUNT,
     AgentPlayer,
     GreedyPlayer,
     MinimaxPlayer,
@@ -84,8 +84,8 @@ def test_minimax_wins_early_and_loses_late(tic_tac_toe: Game) -> None:
     assert choose(tic_tac_toe, player, noughts("XX. OO. X.."), step=5).tolist() == [5]  # wins at once
     # O to move must stop c1; that answers c3 in turn, after which X has two ways to win
     values = player.action_values(noughts("... .XO X.."))[0]
-    assert values[2] == pytest.approx(-(SOONER**3))
-    assert values[[0, 1, 3, 7, 8]].tolist() == pytest.approx([-SOONER] * 5)
+    assert values[2] == pytest.approx(-(PLY_DISCOUNT**3))
+    assert values[[0, 1, 3, 7, 8]].tolist() == pytest.approx([-PLY_DISCOUNT] * 5)
 
 
 def plain_values(board: tuple[int, ...], depth: int) -> list[float]:
@@ -102,7 +102,7 @@ def plain_values(board: tuple[int, ...], depth: int) -> list[float]:
         elif -1 not in after or depth == 1:
             values.append(0.0)
         else:
-            values.append(-SOONER * max(plain_values(after, depth - 1)))
+            values.append(-PLY_DISCOUNT * max(plain_values(after, depth - 1)))
     return values
 
 

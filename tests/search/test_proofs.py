@@ -10,7 +10,7 @@ from senju.games.game import ILLEGAL, Game, States
 from senju.kernels import unpack_legal
 from senju.models import make_model
 from senju.models.model import Model
-from senju.opponents.players import SOONER, MinimaxPlayer
+from senju.opponents.players import PLY_DISCOUNT, MinimaxPlayer
 from senju.search.puct import SearchResult, StopReason, TreeSearch
 from senju.search.settings import SearchConfig
 from tests.search.positions import check_tree, random_positions, tree_of
@@ -146,7 +146,7 @@ def test_a_win_in_three_is_never_missed_where_search_looks_three_plies_ahead(
 ) -> None:
     states = np.concatenate([random_positions(game, 300, moves, seed=moves) for moves in (10, 14, 20)])
     values = MinimaxPlayer(game, 3).action_values(states).max(axis=1)
-    wins = states[np.isclose(values, SOONER**2)]  # in three plies, and not in one
+    wins = states[np.isclose(values, PLY_DISCOUNT**2)]  # in three plies, and not in one
     assert len(wins) > 20
 
     def found(nodes: int, look_ahead: int) -> list[bool]:

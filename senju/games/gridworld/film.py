@@ -24,7 +24,7 @@ def write_gif(
     cell: int = CELL,
     milliseconds: int = 120,
 ) -> None:
-    """Write one frame for each state, `milliseconds` apart; the last one stays for a second."""
+    """Write one frame for each state, `milliseconds` apart; the last one lasts a second."""
     if not len(states):
         raise ConfigError(f"{game.name}: states is empty; expected at least one state")
     if cell < 5:

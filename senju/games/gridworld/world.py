@@ -23,7 +23,7 @@ from senju.games.gridworld.text import board_text, parse_board
 class Gridworld(Game):
     """A world of cells in which all agents act in each turn, in the order of their seats.
 
-    A turn: things that are not agents change, all agents observe, all act. A subclass defines `name`,
+    A turn: all agents observe and act, then things spawn, as they do at the start. A subclass defines `name`,
     `Config` and `rules`; docs/gridworld.md is a tutorial.
     """
 
@@ -66,7 +66,7 @@ class Gridworld(Game):
         observe_rows(self._octets(states), self.tables, planes, out.legal, out.seats)
 
     def step(self, states: States, actions: NDArray[np.int32], out: Outcomes) -> None:
-        """Let the agents act, seat 0 first; then things change."""
+        """Let the agents act, seat 0 first; then tag and spawn."""
         self._require_outcomes(len(states), actions, out)
         refused = step_rows(self._octets(states), actions, self.tables, *out)
         if refused >= 0:

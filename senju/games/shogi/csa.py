@@ -179,7 +179,7 @@ class _GameReader:
         self.comments: dict[int, list[str]] = {}  # lines, joined at the end
         self.last = statements[-1]
         for statement in statements:
-            self.hint = f"; {_CUT_OFF}" if statement == self.last else ""  # of some errors
+            self.hint = f"; {_CUT_OFF}" if statement == self.last else ""  # appended to some errors
             try:
                 self._read(statement.text)
             except CsaError as error:

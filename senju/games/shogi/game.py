@@ -21,7 +21,7 @@ from senju.games.shogi.layout import NUM_ACTIONS, START_SFEN
 from senju.games.shogi.notation import action_of_usi, usi_of_action
 from senju.games.shogi.sfen import Placement, parse_sfen
 
-# points that Black and White need for a declaration; the 27-point rule asks one more of Black, who starts
+# points that Black and White need for a declaration; in the 27-point rule Black, who starts, needs one more
 _POINTS_NEEDED = {"27": (28, 27), "24": (31, 31), "none": (int(NO_DECLARATION), int(NO_DECLARATION))}
 
 

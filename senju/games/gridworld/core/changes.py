@@ -36,7 +36,7 @@ def _count(row: Row, sizes: WorldSizes, layer: int, kind: int) -> int:
 
 @compiled
 def _is_held_back(row: Row, tables: Tables, rule: int) -> Any:
-    """Whether the rule's share exceeds its limit."""
+    """Whether a spawn rule waits because its share exceeds the limit."""
     spawn = tables.spawns[rule]
     if spawn[at.SHARE_KIND] == NONE:
         return False
@@ -75,8 +75,8 @@ def _draw_cells(
 
 
 @compiled
-def change_things(row: Row, tables: Tables, scratch: Any) -> None:
-    """Apply the spawn rules; all of them read the grid as it was before."""
+def spawn_things(row: Row, tables: Tables, scratch: Any) -> None:
+    """Apply the spawn rules; all rules read the grid as it was before."""
     cells, hits, places, kinds = scratch
     sizes, key, turn = tables.sizes, read_key(row), read_turn(row)
     num_cells = sizes[at.HEIGHT] * sizes[at.WIDTH]

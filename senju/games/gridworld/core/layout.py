@@ -1,4 +1,4 @@
-"""A world for the kernels: tables of numbers, and a row's bytes.
+"""A world as data for the kernels: tables of numbers, and a row's bytes.
 
 The kernels see the states as bytes, [row, byte], and read everything else from the tables. So the same
 machine code serves every world, of every size.
@@ -19,7 +19,7 @@ MOST_RULES = 64  # spawns, and scatters
 Row = NDArray[np.uint8]  # the bytes of one row's state
 WorldSizes = NDArray[np.int64]
 
-NONE: Final = -1  # no such direction, beam, plane, kind
+NONE: Final = -1  # instead of an index: no direction, beam, plane, kind
 
 # Tables.sizes
 HEIGHT, WIDTH, LAYERS, BEAM_LAYER, AGENTS, MAX_TURNS = range(6)

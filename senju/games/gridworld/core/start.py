@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.games.gridworld.core import layout as at
-from senju.games.gridworld.core.changes import change_things, new_scratch
+from senju.games.gridworld.core.changes import new_scratch, spawn_things
 from senju.games.gridworld.core.layout import Row, Tables, write_key, write_turn
 from senju.kernels import below, compiled, random_word
 
@@ -81,4 +81,4 @@ def reset_rows(
         row[sizes[at.GRID_AT] : sizes[at.GRID_AT] + tables.map.shape[0]] = tables.map
         _scatter(row, key, tables, cells)
         _place_agents(row, key, tables, cells)
-        change_things(row, tables, scratch)
+        spawn_things(row, tables, scratch)

@@ -1,4 +1,4 @@
-"""A turn: the agents act one after another, agents tag each other, things change."""
+"""A turn: the agents act one after another, they tag each other, things spawn."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.games.gridworld.core import layout as at
-from senju.games.gridworld.core.changes import change_things, new_scratch
+from senju.games.gridworld.core.changes import new_scratch, spawn_things
 from senju.games.gridworld.core.layout import NONE, Row, Tables, WorldSizes, agent_at, read_turn, write_turn
 from senju.kernels import compiled
 
@@ -158,7 +158,7 @@ def step_rows(
             _tag(row, tables, gained, was_marked)
         turn = read_turn(row) + 1
         write_turn(row, turn)
-        change_things(row, tables, scratch)
+        spawn_things(row, tables, scratch)
         rewards[index] = gained
         terminated[index] = False
         truncated[index] = turn >= sizes[at.MAX_TURNS]

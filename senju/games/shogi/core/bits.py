@@ -208,7 +208,7 @@ def slide_down(pieces: Squares, occupied: Squares) -> Squares:
 
 @compiled
 def ray(direction: np.uint64, square: np.uint64) -> Squares:
-    """All squares from one in a direction."""
+    """All squares beyond one in a direction."""
     return get(RAYS, (direction * _81 + square) << ONE)
 
 

@@ -20,7 +20,7 @@ _3, _10, _20, _80, _81 = (np.uint64(n) for n in (3, 10, 20, 80, 81))
 
 @compiled
 def _gain(words: Words, octets: Octets, base: np.uint64, action: np.uint64) -> Any:
-    """The value of the captured piece, on the board and in hand, plus that of a promotion."""
+    """The value of the captured piece, on the board and in hand, plus the gain of a promotion."""
     kind = action // _81
     if kind >= _20:
         return 0.0

@@ -60,7 +60,7 @@ from senju.kernels import ONE, ZERO, compiled, inlined
 
 Octets = NDArray[np.uint8]
 
-_PROMOTING = np.uint64(20)  # words from a direction's moves to the same with promotion
+_PROMOTING = np.uint64(20)  # words from a direction's moves to its promotions
 _KNIGHT_LEFT, _KNIGHT_RIGHT = np.uint64(16), np.uint64(18)
 _DROPS = np.uint64(40)
 _2, _3, _4, _7, _8, _81 = (np.uint64(n) for n in (2, 3, 4, 7, 8, 81))
@@ -68,7 +68,7 @@ _2, _3, _4, _7, _8, _81 = (np.uint64(n) for n in (2, 3, 4, 7, 8, 81))
 
 @inlined
 def _lines_to_king(words: Words, other: np.uint64, king_square: np.uint64) -> Squares:
-    """Enemy sliders on a line with the king, whatever is in between."""
+    """Enemy sliders on a line with the king, with or without pieces in between."""
     rooks = either(get(words, other + at.ROOK), get(words, other + at.DRAGON))
     bishops = either(get(words, other + at.BISHOP), get(words, other + at.HORSE))
     above = ray(UP, king_square)
@@ -198,7 +198,7 @@ def _slides(words: Words, own: np.uint64, occupied: Squares, targets: Squares, f
 
 @compiled
 def _held(octets: Octets, hand: np.uint64, ranks: np.uint64) -> Any:
-    """The ranks' pattern if the hand has a piece of that type, else no squares."""
+    """The ranks' pattern if the hand has a piece of that type, else zero."""
     return ranks if octets[hand] != 0 else ZERO
 
 

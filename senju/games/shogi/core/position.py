@@ -14,12 +14,12 @@ _AS_GOLD = np.array([ALL_BITS if code in (5, 9, 10, 11, 12) else 0 for code in r
 PROMOTED = np.array([0, 9, 10, 11, 12, 0, 13, 14, 0, 0, 0, 0, 0, 0, 0, 0], np.uint8)
 _HAND_OF_KIND = np.array([0, 0, 1, 2, 3, 4, 5, 6, 0, 0, 1, 2, 3, 5, 6, 0], np.uint64)
 
-_MOST_IN_HAND = 18
-_COUNTS = np.uint64(_MOST_IN_HAND + 1)
+_MAX_IN_HAND = 18
+_COUNTS = np.uint64(_MAX_IN_HAND + 1)
 # Zobrist 1970: the hash of a position is the XOR of one key for each piece on its square, hand count and side
 _generator = np.random.Generator(np.random.Philox(key=0x53686F6769))
 _BOARD_KEYS = _generator.integers(2**64, size=32 * 81, dtype=np.uint64)  # [code][square in Black's view]
-_HAND_KEYS = _generator.integers(2**64, size=14 * (_MOST_IN_HAND + 1), dtype=np.uint64)  # [hand][count]
+_HAND_KEYS = _generator.integers(2**64, size=14 * (_MAX_IN_HAND + 1), dtype=np.uint64)  # [hand][count]
 _SIDE_KEY = _generator.integers(2**64, dtype=np.uint64)
 
 _OF_WHITE, _KIND, _NO_PIECE, _ONE_PIECE = np.uint8(16), np.uint8(15), np.uint8(0), np.uint8(1)
@@ -81,7 +81,7 @@ def set_up(words: Words, octets: Octets, base: np.uint64) -> None:
 
 @inlined
 def source_of(words: Words, own: np.uint64, direction: np.uint64, target: np.uint64) -> Any:
-    """The source square of the piece that moves to a square in a direction, in its own view."""
+    """The source of the piece that moves to `target` in a direction, in the mover's view."""
     if direction == _8:
         return target - _7
     if direction == _9:
@@ -96,7 +96,7 @@ def play(words: Words, octets: Octets, base: np.uint64, action: np.uint64) -> No
     start = base << np.uint64(3)
     side = np.uint64(octets[start + at.SIDE_BYTE])
     own = base + at.VIEW * side  # the mover's sets in its own view
-    mirrored = base + at.VIEW * (ONE - side) + at.OTHER  # and in the other's
+    mirrored = base + at.VIEW * (ONE - side) + at.OTHER  # the mover's sets in the other's view
     kind = action // _81
     target = action - kind * _81
     is_white = side != ZERO

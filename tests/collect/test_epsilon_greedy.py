@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from senju.backends.building import new_models
-from senju.collect.exploration import Acting, mostly_best_actions
+from senju.collect.exploration import Acting, epsilon_greedy_actions
 from senju.collect.orders import Orders
 from senju.errors import ModelError, NoLegalActionError
 from senju.games.rows import ACTION
@@ -43,7 +43,7 @@ def choose(
     legal, is_dueling = pack_legal(allowed)[:, None], values is not None
     position = values if values is not None else np.full(num_rows, np.nan, np.float32)
     chance = (clock, np.uint64(seed), stream, epsilon, is_dueling)
-    mostly_best_actions(logits, position, legal, seats, *chance, actions, explored, best)
+    epsilon_greedy_actions(logits, position, legal, seats, *chance, actions, explored, best)
     return Chosen(actions[:, 0], explored[:, 0], best[:, 0])
 
 
@@ -140,7 +140,7 @@ def test_seats_that_act_at_once_explore_apart_and_absent_ones_not_at_all() -> No
     actions, explored = np.full((num_rows, 2), -7, np.int32), np.ones((num_rows, 2), np.bool_)
     chance = (clock_of(range(num_rows)), np.uint64(SEED), ACTION, 0.5, False)
     best = np.full((num_rows, 2), 9.0, np.float32)
-    mostly_best_actions(logits, logits[:, 0], legal, seats, *chance, actions, explored, best)
+    epsilon_greedy_actions(logits, logits[:, 0], legal, seats, *chance, actions, explored, best)
     absent = seats < 0
     assert [array[absent].any() for array in (actions, explored, best)] == [False] * 3
     both = explored[1::2]
