@@ -128,8 +128,8 @@ class TurnSchedule(TaskQueue):
         progress.task, progress.failures = None, 0
         self._part_seconds = result.seconds / (task.end - task.part)
         # if weights were published between its parts (after an interrupt), the rollout is played again
-        has_one_version = task.part == 0 or result.version == progress.version
-        progress.part, progress.version = (task.end if has_one_version else 0), result.version
+        progress.is_whole = task.part > 0 and result.version != progress.version
+        progress.part, progress.version = (0 if progress.is_whole else task.end), result.version
         if progress.part == self.num_parts:
             progress.played[task.turn] = result
             progress.next, progress.part = progress.next + 1, 0
