@@ -139,7 +139,7 @@ def _with_past(players: Sequence[str], num_past: int) -> list[str]:
 
 
 def show_arena(result: TournamentResult, training: Sequence[Rating] = ()) -> None:
-    """Print an arena as tables; `training` are ratings of the run's own training games."""
+    """Print a tournament as tables; `training` are ratings of the run's own training games."""
     out.print(f"\nRatings in {escape(result.game)}, with 95 % intervals", style="bold")
     out.print(_rating_table(result, training))
     out.print("\nWho beats whom: the row's score against the column in %", style="bold")
