@@ -30,14 +30,14 @@ from senju.runs.interrupt import StopRequest, stop_on_signals
 from senju.runs.run import Run
 from senju.training.multi_run.api import describe_failure
 from senju.training.multi_run.comparison import Comparison, compare, play_each_other, save_comparison
-from senju.training.multi_run.group import ENDED, GroupListener, Trainee, seat_agents, train_agents
+from senju.training.multi_run.group import ENDED, GroupListener, Trainee, new_trainees, train_agents
 
 COLOURS = {"training": "green", "finished": "green", "failed": "bold red"}
 
 
 def train_together(runs: Sequence[Run], max_updates: int | None, as_json: bool) -> None:
     """Train prepared runs side by side, compare them, and exit with a code that reports failures."""
-    folder, agents = runs[0].path.parent, seat_agents(runs)
+    folder, agents = runs[0].path.parent, new_trainees(runs)
     with stop_on_signals() as stop:
         if not as_json:
             _show_start(folder, agents)
