@@ -1,4 +1,4 @@
-"""`senju explain-action`: what an action means, here and now, and why it is not legal."""
+"""`senju explain-action`: what an action means in a position, and why it is illegal."""
 
 import re
 from typing import Annotated, Any

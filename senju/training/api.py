@@ -176,7 +176,7 @@ def prepare(
     if preset is not None:
         raise ConfigError(f"preset={shown(preset)} is for new runs; {resume} has its settings already")
     if run is not None:
-        raise ConfigError(f"resume={str(resume)!r} continues that run; leave out run={str(run)!r}")
+        raise ConfigError(f"resume={str(resume)!r} continues that run; run={str(run)!r} cannot be given too")
     return _prepare_resume(resumed, game, checkpoint, settings)
 
 
