@@ -95,7 +95,7 @@ def run_backends(part: str, seconds: float, repeats: int) -> report.Json:
     }
 
 
-Ratios = dict[str, tuple[report.Spread, str]]  # by what they are of, with what is wanted of them, if anything
+Ratios = dict[str, tuple[report.Spread, str]]  # by description: the ratio, and its goal or ""
 
 
 def find_ratios(field: Sequence[Entrant], results: Results) -> Ratios:
@@ -186,7 +186,7 @@ def heal(team: Backend, start: float) -> dict[str, float]:
     """The seconds of an undisturbed turn, of its rollouts, and of a turn in which one worker is killed."""
     wait_until(lambda: all(worker.state == "waiting" for worker in team.status().workers))
     team.collect()  # the first rollout of a new worker takes longer
-    team.report()  # what happened until now
+    team.report()  # drops the events until now
     undisturbed = turn_seconds(team)
     rollouts = [activity.ended - activity.began for activity in team.report().activities]
     killer = threading.Thread(target=kill_as_it_begins, args=(team,))

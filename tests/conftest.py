@@ -209,7 +209,7 @@ def one_math_thread() -> Iterator[None]:
 
 @pytest.fixture(params=BAD_SETTINGS.values(), ids=BAD_SETTINGS)
 def bad_settings(request: pytest.FixtureRequest) -> BadSettings:
-    """One way to be refused after another."""
+    """Each of the bad settings in turn."""
     bad: BadSettings = request.param
     return bad
 

@@ -224,7 +224,7 @@ def test_agents_of_a_game_without_matches_do_not_meet(train_small: Train, tmp_pa
 
 
 class Heard(GroupListener):
-    """What was heard of agents, in order."""
+    """Records the calls of a listener, in order."""
 
     def __init__(self) -> None:
         self.ends: list[Trainee] = []
