@@ -42,7 +42,7 @@ Paces = dict[str, list[Pace]]
 
 
 def new_config(entrant: Entrant, steps: int) -> RunConfig:
-    """Three agents, each trained with so many steps after every epoch."""
+    """Three agents, each trained with this number of steps after every epoch."""
     agents: Settings = {"game": {"num_agents": NUM_AGENTS}}
     return common.world_config(WORLD, entrant, steps / entrant.num_copies, agents)
 

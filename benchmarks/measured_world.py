@@ -96,7 +96,7 @@ def world_config(world: str, entrant: Entrant, steps_per_episode: float, *layers
 
 @contextmanager
 def on_cores(count: int) -> Iterator[None]:
-    """Restrict this process, and processes that it starts, to so many cores; 0: no restriction."""
+    """Restrict this process, and processes that it starts, to `count` cores; 0: no restriction."""
     if not count or not hasattr(os, "sched_setaffinity"):
         yield
         return

@@ -1,4 +1,4 @@
-"""What many tests share: runs that train in a blink, and the `senju` command, here or as a process."""
+"""What many tests share: runs that train in a moment, and the `senju` command, here or as a process."""
 
 import json
 import os

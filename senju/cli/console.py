@@ -96,7 +96,7 @@ def require_file_name(option: str, path: Path, *suffixes: str) -> None:
 
 
 def command_text(command: str, path: Path | str) -> str:
-    """A command with a path, as the user can type it here: with the program as it was called."""
+    """A command with a path for the user to type; the program is named as it was called."""
     called = sys.argv[0]
     program = called if called.endswith("senju") and shutil.which("senju") is None else "senju"
     return f"[bold]{program} {command} {escape(str(path))}[/]"

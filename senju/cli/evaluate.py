@@ -33,7 +33,7 @@ def evaluate(
     ] = 200,
     seed: SeedOption = 0,
     temperature: Annotated[
-        float, typer.Option(help="Of the agent: 0 plays the best move, 1 draws from the policy.", min=0)
+        float, typer.Option(help="Of all agents: 0 plays the best move, 1 draws from the policy.", min=0)
     ] = 0.0,
     opening_plies: Annotated[
         int | None,

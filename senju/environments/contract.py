@@ -63,7 +63,7 @@ def _described(value: object) -> str:
 
 def refuse_sharing(env: Any, other: Any) -> None:
     """Refuse two worlds of one factory whose agents are the same, or have something in common."""
-    advice = "make everything anew in each call"
+    advice = "make everything new in each call"
     if env is other:
         raise ConfigError(f"the factory returned the same world twice; {advice}")
     if getattr(env, "world", None) is not None and getattr(other, "world", None) is env.world:
@@ -79,7 +79,7 @@ def refuse_sharing(env: Any, other: Any) -> None:
             name, mine = f"{agent_name(agents, number)} of {which}", belongings(agent)
             if shared := next((key for key in mine if key in owners), None):
                 raise ConfigError(
-                    f"{name} and {owners[shared]} share {mine[shared]}; each agent needs its own, made anew "
+                    f"{name} and {owners[shared]} share {mine[shared]}; each agent needs its own, made "
                     "in each call of the factory"
                 )
             owners |= dict.fromkeys(mine, name)

@@ -141,7 +141,7 @@ class _Disturbed:
         self._began = self._sampled = self._progressed = monotonic()
 
     def run(self, seconds: float) -> tuple[_Result, SoakStatistics]:
-        """Start, disturb for so many seconds, end the disturbances, and close."""
+        """Start, disturb for `seconds`, end the disturbances, and close."""
         rig = self._rig.__enter__()
         try:
             self._began = began = monotonic()

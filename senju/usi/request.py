@@ -9,7 +9,7 @@ from senju.usi.options import EngineConfig
 from senju.usi.protocol import GoLimits
 from senju.usi.situation import Situation
 
-DECIDED_SHARE: Final = 0.4  # of the time so far: a best move unchanged for so long is decided
+DECIDED_SHARE: Final = 0.4  # of the time so far; a best move that is unchanged for longer is decided
 
 
 class SearchRequest:

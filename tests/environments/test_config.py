@@ -1,4 +1,4 @@
-"""Whatever kind of configuration a user has, the same settings are read of it, and factories get it."""
+"""Every kind of configuration gives the same settings, and factories get it as it is."""
 
 import argparse
 import dataclasses
