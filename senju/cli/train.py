@@ -69,11 +69,11 @@ def train(
         typer.Option(metavar="LIST", help="Where to learn: cpu, or cuda:0,cuda:1 for agents in turn."),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Go on with this run, or with all agents in this folder.")
+        Path | None, typer.Option(help="Continue this run, or all agents in this folder.")
     ] = None,
     checkpoint: Annotated[str | None, typer.Option(help="With --resume: from this checkpoint.")] = None,
     max_updates: Annotated[
-        int | None, typer.Option(help="Stop (and save) after this many updates; --resume goes on.", min=1)
+        int | None, typer.Option(help="Stop (and save) after this many updates; --resume continues.", min=1)
     ] = None,
     trust: TrustOption = False,
     as_json: JsonOption = False,
