@@ -86,7 +86,7 @@ def settings_of(registry: Registry[Any], part: Any) -> Settings:
     settings = _named(part)
     if isinstance(settings, Mapping) and "name" in settings:
         return resolved_part(registry, dict(settings))
-    hint = "workers build their own by its name"
+    hint = "workers build their own by name"
     if isinstance(part, type):
         hint = f"for this class {f'{part.__module__}:{part.__qualname__}'!r}"
     elif isinstance(part, nn.Module):
