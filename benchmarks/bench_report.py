@@ -78,7 +78,7 @@ def run_facts(packages: Iterable[str]) -> Json:
 
 
 def write_results(name: str, results: Mapping[str, Any]) -> Path:
-    """Write `benchmarks/results/<name>.json` and say so."""
+    """Write `benchmarks/results/<name>.json` and print its path."""
     path = BENCHMARKS / "results" / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(results, indent=2) + "\n")

@@ -118,7 +118,7 @@ class Law(NamedTuple):
     pairs: float
 
     def __call__(self, number: float) -> float:
-        """Episodes a minute of so many workers."""
+        """Episodes a minute with this number of workers."""
         return self.one * number / (1 + self.serial * (number - 1) + self.pairs * number * (number - 1))
 
 

@@ -42,7 +42,7 @@ Paces = dict[str, list[Pace]]
 
 
 def new_config(entrant: Entrant, steps: int) -> RunConfig:
-    """Three agents, each trained with so many steps after every epoch."""
+    """Three agents, each trained with this number of steps after every epoch."""
     agents: Settings = {"game": {"num_agents": NUM_AGENTS}}
     return common.world_config(WORLD, entrant, steps / entrant.num_copies, agents)
 
@@ -85,20 +85,20 @@ def measure_all(settings: argparse.Namespace, steps: int, shards: int) -> tuple[
 
 def describe(paces: Paces, turns_of_epoch: int) -> dict[str, Any]:
     """Spreads, and ratios to the sequential loop."""
-    before = [pace.paid for pace in paces[DISABLED]]
+    before = [pace.trained for pace in paces[DISABLED]]
     found: dict[str, Any] = {}
     for name, figures in paces.items():
-        paid = [pace.paid for pace in figures]
-        less = [1.0 - own / new for own, new in zip(before, paid, strict=True)]
+        speeds = [pace.trained for pace in figures]
+        less = [1.0 - own / new for own, new in zip(before, speeds, strict=True)]
         found[name] = common.spreads(
             {
-                "epoch_seconds": [turns_of_epoch / each for each in paid],
-                "decisions_a_second": [each * NUM_AGENTS for each in paid],
+                "epoch_seconds": [turns_of_epoch / each for each in speeds],
+                "decisions_a_second": [each * NUM_AGENTS for each in speeds],
                 "steps": [pace.steps for pace in figures],
                 "less_time": less,
             }
         )
-        found[name]["experience"] = report.ratio_spread(paid, before)._asdict()
+        found[name]["experience"] = report.ratio_spread(speeds, before)._asdict()
         found[name]["repeats"] = [pace._asdict() for pace in figures]
     return found
 

@@ -113,7 +113,7 @@ def measure_world(world: str, settings: argparse.Namespace) -> tuple[Repeats, li
                 found["collecting"].append(each.collecting(seconds / 2))
                 found["learning"].append(each.learning(seconds / 2))
                 pace = each.together(seconds)
-                found["turns"].append(pace.paid)
+                found["turns"].append(pace.trained)
                 found["played"].append(pace.played)
                 found["steps"].append(pace.steps)
     return repeats, products, busy

@@ -35,7 +35,7 @@ class Entrant(NamedTuple):
     num_copies: int  # of the world
     num_shards: int = 1
     num_cores: int = ALL_CORES
-    settings: Settings | None = None  # laid over those of the work
+    settings: Settings | None = None  # override those of the work
 
 
 class Pace(NamedTuple):
@@ -45,8 +45,8 @@ class Pace(NamedTuple):
     steps: float  # gradient steps that were taken, for each that was due
 
     @property
-    def paid(self) -> float:
-        """Turns a second for which the learning that is due was done."""
+    def trained(self) -> float:
+        """Turns a second whose due gradient steps were taken."""
         return self.played * min(self.steps, 1.0)
 
 
@@ -57,14 +57,14 @@ def episode_length(world: str) -> int:
 
 
 def count_weights(config: RunConfig) -> int:
-    """Of one agent."""
+    """The weights of one agent's network."""
     game = make_game(**config.game)
     model = make_model(config.model, game.observation_shape, game.num_actions, 0)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def world_config(world: str, entrant: Entrant, steps_per_episode: float, *layers: Settings) -> RunConfig:
-    """The world's preset, but for the network, and for how much is learned.
+    """The world's preset, with another network and another number of train steps.
 
     Each agent is trained after every epoch (an episode of each copy), with `steps_per_episode` train steps
     of 64 for every copy, so more copies at once do not mean less learning.
@@ -96,7 +96,7 @@ def world_config(world: str, entrant: Entrant, steps_per_episode: float, *layers
 
 @contextmanager
 def on_cores(count: int) -> Iterator[None]:
-    """Run on so many cores for a while, and start processes that do; 0: on all."""
+    """Restrict this process, and processes that it starts, to `count` cores; 0: no restriction."""
     if not count or not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -172,7 +172,7 @@ class MeasuredWorld:
             return steps * self._turns_per_step / spent
 
     def together(self, seconds: float) -> Pace:
-        """All of it, in whole epochs, up to the end of the last training."""
+        """Collect and learn for whole epochs, up to the end of the last training."""
         fewest = 6 if self.is_free_running else 1  # its first and last epoch overlap with nothing
         with self._awake():
             self._take_steps()

@@ -27,8 +27,8 @@ from senju.environments.environment import ParallelEnvironment
 from senju.machine import available_cores, math_threads
 
 EPOCHS, COPIES, TURNS, WARM_UP = 20, 4, 100, 3
-ROUNDS, MOST_ROUNDS = 9, 14  # that count, and to choose them from
-QUIET = 0.04  # of the machine for other programs
+ROUNDS, MOST_ROUNDS = 9, 14  # rounds that are used, and rounds to choose them from at most
+QUIET = 0.04  # share of the machine that other programs may use in a quiet round
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain loop": {},
     "plain loop, torch's threads": {},
@@ -50,7 +50,7 @@ class Timed(NamedTuple):
 
 
 class Memory:
-    """Arrays, as a replay memory should be."""
+    """A replay memory made of arrays."""
 
     def __init__(self, capacity: int) -> None:
         self.states = np.zeros((capacity, STATE_SIZE), np.float32)
@@ -95,7 +95,7 @@ class LargeModel(Model):
         return loss.item()
 
     def end_epoch_action(self, epoch: int) -> None:
-        """Act by the network."""
+        """Act mostly by the network."""
         self.epsilon = 0.1
 
 
@@ -153,7 +153,7 @@ def seconds_of(variant: str, train_steps: int) -> list[float]:
 
 
 def timed(variant: str, train_steps: int, plain: float) -> Timed:
-    """Time a variant between two plain loops; epochs overlap in some, so it is their mean that counts."""
+    """Time a variant between two plain loops, by the mean of its epochs, since some variants overlap them."""
     clocks = time.perf_counter(), _busy_seconds(), _own_seconds()
     seconds = statistics.mean(seconds_of(variant, train_steps))
     passed, busy, own = (
@@ -177,7 +177,7 @@ def _own_seconds() -> float:
 
 
 def quiet_rounds(train_steps: int) -> list[dict[str, Timed]]:
-    """Rounds of all variants, until enough are quiet; the quietest."""
+    """Measure rounds of all variants until enough are quiet; return the quietest."""
     rounds: list[dict[str, Timed]] = []
     while len(rounds) < MOST_ROUNDS and sum(noise(done) < QUIET for done in rounds) < ROUNDS:
         rounds.append(one_round(train_steps))

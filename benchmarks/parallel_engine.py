@@ -34,7 +34,7 @@ from senju.runs.run_config import RunConfig
 from senju.trials.disturbances import processes_of, send_signal
 from senju.trials.rig import Rig, backend_settings
 from senju.trials.scale import Scale, scaled_config
-from senju.trials.speed import Entrant, Results, Summary, entrants, race, summarise
+from senju.trials.speed import Entrant, Results, Summary, entrants, measure_all, summarise
 
 PARTS = ("cheap", "slow", "healing", "peers")
 TITLES = {"cheap": "Connect Four", "slow": "Connect Four at 1 ms a move"}
@@ -67,7 +67,7 @@ def slow_config() -> RunConfig:
 CONFIGS = {"cheap": cheap_config, "slow": slow_config}
 
 
-def run_race(part: str, seconds: float, repeats: int) -> report.Json:
+def run_backends(part: str, seconds: float, repeats: int) -> report.Json:
     """Serial, processes and threads on one game: all figures and the ratios that matter."""
     config = CONFIGS[part]()
     threads = Entrant(TWO_THREADS, backend_settings(config, "threads", 2), config.threads)
@@ -79,10 +79,10 @@ def run_race(part: str, seconds: float, repeats: int) -> report.Json:
             report.progress(f"{part}: repeat {repeat + 1} of {repeats}, {entrant.name}")
             busy.append(inspect_machine().busy_cores)
 
-    race(config, field[:1], 0.0, 1)  # so that this process has loaded and compiled all code
-    results = race(config, field, seconds, repeats, on_stage)
-    summaries, ratios = summarise(field, results), race_ratios(field, results)
-    print_race(part, summaries, ratios)
+    measure_all(config, field[:1], 0.0, 1)  # so that this process has loaded and compiled all code
+    results = measure_all(config, field, seconds, repeats, on_stage)
+    summaries, ratios = summarise(field, results), find_ratios(field, results)
+    print_backends(part, summaries, ratios)
     return {
         "config": config.model_dump(mode="json"),
         "entrants": {
@@ -95,10 +95,10 @@ def run_race(part: str, seconds: float, repeats: int) -> report.Json:
     }
 
 
-Ratios = dict[str, tuple[report.Spread, str]]  # by what they are of, with what is wanted of them, if anything
+Ratios = dict[str, tuple[report.Spread, str]]  # by description: the ratio, and its goal or ""
 
 
-def race_ratios(field: Sequence[Entrant], results: Results) -> Ratios:
+def find_ratios(field: Sequence[Entrant], results: Results) -> Ratios:
     """The ratios that answer the question, repeat by repeat."""
 
     def of(name: str, figure: str) -> list[float]:
@@ -127,7 +127,7 @@ def race_ratios(field: Sequence[Entrant], results: Results) -> Ratios:
     }
 
 
-def print_race(part: str, summaries: Sequence[Summary], ratios: Ratios) -> None:
+def print_backends(part: str, summaries: Sequence[Summary], ratios: Ratios) -> None:
     """Two tables: figures and ratios."""
     rows = [
         [
@@ -186,7 +186,7 @@ def heal(team: Backend, start: float) -> dict[str, float]:
     """The seconds of an undisturbed turn, of its rollouts, and of a turn in which one worker is killed."""
     wait_until(lambda: all(worker.state == "waiting" for worker in team.status().workers))
     team.collect()  # the first rollout of a new worker takes longer
-    team.report()  # what happened until now
+    team.report()  # drops the events until now
     undisturbed = turn_seconds(team)
     rollouts = [activity.ended - activity.began for activity in team.report().activities]
     killer = threading.Thread(target=kill_as_it_begins, args=(team,))
@@ -319,7 +319,7 @@ def main() -> None:
         if part not in settings.parts:
             continue
         if part in CONFIGS:
-            results[part] = run_race(part, settings.seconds, settings.repeats)
+            results[part] = run_backends(part, settings.seconds, settings.repeats)
         elif part == "healing":
             results[part] = run_healing(settings.kills)
         else:

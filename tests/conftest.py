@@ -1,4 +1,4 @@
-"""What many tests share: runs that train in a blink, and the `senju` command, here or as a process."""
+"""What many tests share: runs that train in a moment, and the `senju` command, here or as a process."""
 
 import json
 import os
@@ -209,7 +209,7 @@ def one_math_thread() -> Iterator[None]:
 
 @pytest.fixture(params=BAD_SETTINGS.values(), ids=BAD_SETTINGS)
 def bad_settings(request: pytest.FixtureRequest) -> BadSettings:
-    """One way to be refused after another."""
+    """Each of the bad settings in turn."""
     bad: BadSettings = request.param
     return bad
 

@@ -54,7 +54,7 @@ def test_finisher_completes_or_hinders_every_line(line: list[int], plane: int) -
 
 
 @pytest.mark.slow
-def test_own_opponent_is_met_and_learned_from(tmp_path: Path) -> None:
+def test_agent_meets_the_users_own_opponent_and_learns_from_it(tmp_path: Path) -> None:
     agent = train(episodes=1_200, num_workers=1, run=tmp_path / "run")
     run = senju.Run(tmp_path / "run")
     games = {rating.name: rating.games for rating in run.training_ratings}

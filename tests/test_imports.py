@@ -239,7 +239,7 @@ def test_every_module_that_the_table_allows_exists() -> None:
 
 
 def test_table_points_down_the_levels() -> None:
-    """So it has no circles."""
+    """Every part may import lower levels only, so there are no circles."""
     height = {part: number for number, parts in enumerate(LEVELS) for part in parts}
     assert set(height) == set(ALLOWED)
     for part, names in ALLOWED.items():

@@ -19,16 +19,16 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 @numba.njit(nogil=True)  # not kept on disk, where it would stand under one of this module's two names
 def choose_cheaply(
     legal: NDArray[np.uint64],  # [row, acting, words]
-    dice: NDArray[np.uint64],  # [row], none of them 0
+    generators: NDArray[np.uint64],  # [row], none of them 0
     actions: NDArray[np.int32],
 ) -> None:
-    """Any legal action, equally likely; the dice are thrown on. Marsaglia 2003, "Xorshift RNGs"."""
+    """Choose legal actions, all equally likely; advance the generators. Marsaglia 2003, "Xorshift RNGs"."""
     for row in range(legal.shape[0]):
-        word = dice[row]
+        word = generators[row]
         word ^= word << _13
         word ^= word >> _7
         word ^= word << _17
-        dice[row] = word
+        generators[row] = word
         actions[row, 0] = nth_allowed(legal[row, 0], below(word, count_allowed(legal[row, 0])))
 
 
@@ -45,7 +45,7 @@ class RandomPlay:
         self._observations, self._outcomes = game.new_observations(batch), game.new_outcomes(batch)
         in_state = self._rows.states["legal"][:, np.newaxis]  # a view
         self._legal = self._observations.legal if has_planes else in_state
-        self._dice = np.arange(1, batch + 1, dtype=np.uint64) * _ODD ^ np.uint64(seed)
+        self._generators = np.arange(1, batch + 1, dtype=np.uint64) * _ODD ^ np.uint64(seed)
         self._actions = np.zeros((batch, 1), np.int32)
 
     def observe(self) -> None:
@@ -55,7 +55,7 @@ class RandomPlay:
 
     def choose(self) -> None:
         """Draw a legal action for every row."""
-        choose_cheaply(self._legal, self._dice, self._actions)
+        choose_cheaply(self._legal, self._generators, self._actions)
 
     def step(self) -> None:
         """Play them."""

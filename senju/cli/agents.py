@@ -1,4 +1,4 @@
-"""Tables of the agents that share a world: their progress while they learn, and their rewards at the end."""
+"""Tables of the agents that share a world: progress while they learn, rewards at the end."""
 
 import math
 from collections import Counter

@@ -46,13 +46,13 @@ def arena(
         typer.Option(
             "--opening-plies",
             "--opening",
-            help="Random plies before each two games; 4 if both sides may always play alike.",
+            help="Random plies before each pair; 4 if both players are deterministic, else 0.",
             min=0,
         ),
     ] = None,
     past: Annotated[
         int | None,
-        typer.Option(help=f"Past versions of each run; {PAST_SELVES} of a run alone, else none.", min=0),
+        typer.Option(help=f"Past versions of each run; {PAST_SELVES} for a single run, else 0.", min=0),
     ] = None,
     game: Annotated[str | None, typer.Option(help="The game, if no run is among the players.")] = None,
     workers: Annotated[
@@ -60,7 +60,7 @@ def arena(
     ] = 0,
     folder: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder of the results; RUN/arena of a run alone, else arena-DATE."),
+        typer.Option("--out", help="Folder of the results; RUN/arena for a single run, else arena-DATE."),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget what was played in that folder.")] = False,
     early_stop: Annotated[
@@ -128,7 +128,7 @@ def _around(run: Run, num_past: int) -> list[str]:
 
 
 def _with_past(players: Sequence[str], num_past: int) -> list[str]:
-    """The players as given, each run followed by its past selves; one that is given too comes once."""
+    """The players as given, each run followed by its past versions, unless they are given too."""
     entrants: list[str] = []
     for player in players:
         entrants.append(player)
@@ -139,7 +139,7 @@ def _with_past(players: Sequence[str], num_past: int) -> list[str]:
 
 
 def show_arena(result: TournamentResult, training: Sequence[Rating] = ()) -> None:
-    """Print an arena as tables; `training` are ratings of the run's own training games."""
+    """Print a tournament as tables; `training` are ratings of the run's own training games."""
     out.print(f"\nRatings in {escape(result.game)}, with 95 % intervals", style="bold")
     out.print(_rating_table(result, training))
     out.print("\nWho beats whom: the row's score against the column in %", style="bold")
@@ -149,7 +149,7 @@ def show_arena(result: TournamentResult, training: Sequence[Rating] = ()) -> Non
         circle = " beats ".join(escape(name) for name in (*cycle, cycle[0]))
         say(f"[bold yellow]A cycle:[/] {circle}")
     if not result.is_finished:
-        out.print("Stopped; what was played is kept. The same command goes on.")
+        out.print("Stopped; finished games are kept. The same command continues.")
     say(f"As a picture: {escape(str(result.folder))}/{PICTURE}")
 
 

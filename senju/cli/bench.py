@@ -24,7 +24,7 @@ from senju.cli.trials import game_or_default, heading, numbers, print_record, tr
 from senju.machine import Machine, available_cores, inspect_machine, processor_name
 from senju.runs.run_config import RunConfig
 from senju.trials.scale import scaled_config, shared_evenly
-from senju.trials.speed import STAGES_PER_ENTRANT, Entrant, Spread, Summary, entrants, race, summarise
+from senju.trials.speed import STAGES_PER_ENTRANT, Entrant, Spread, Summary, entrants, measure_all, summarise
 
 MUCH_BUSY = 0.5  # cores that other programs use
 
@@ -61,7 +61,7 @@ def bench(
             text = f"repeat {repeat + 1} of {repeats}: {entrant.name}, {stage}"
             progress.update(task, description=text, completed=next(done))
 
-        results = race(resolved, field, seconds, repeats, show)
+        results = measure_all(resolved, field, seconds, repeats, show)
     summaries = summarise(field, results)
     if as_json:
         print_record(

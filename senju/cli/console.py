@@ -28,7 +28,7 @@ def say(text: str, console: Console | None = None) -> None:
 def print_json(result: Any) -> None:
     """Print a result as one JSON document; NaN and infinity become null.
 
-    Where the output cannot encode some character, all of them beyond ASCII are escaped as JSON has it.
+    If the output cannot encode a character, all characters beyond ASCII are escaped.
     """
     finite = json.loads(json.dumps(result), parse_constant=lambda _: None)
     text = json.dumps(finite, indent=2, ensure_ascii=False)
@@ -45,7 +45,7 @@ def print_error(error: object) -> None:
 
 
 def new_app(about: Callable[..., None], *commands: Callable[..., None]) -> typer.Typer:
-    """A program of these commands; `about` says what it is and takes its own options."""
+    """A program of these commands; `about` has its help text and the options before a command."""
     app = typer.Typer(
         no_args_is_help=True,
         add_completion=False,
@@ -96,7 +96,7 @@ def require_file_name(option: str, path: Path, *suffixes: str) -> None:
 
 
 def command_text(command: str, path: Path | str) -> str:
-    """A command with a path, as the user can type it here: with the program as it was called."""
+    """A command with a path for the user to type; the program is named as it was called."""
     called = sys.argv[0]
     program = called if called.endswith("senju") and shutil.which("senju") is None else "senju"
     return f"[bold]{program} {command} {escape(str(path))}[/]"

@@ -22,7 +22,7 @@ def pause(run: RunArgument, as_json: JsonOption = False) -> None:
             answer = _pause_and_wait(run)
     except KeyboardInterrupt:
         again = command_text("resume", run)
-        say(f"It pauses after its update all the same; to take that back: {again}", err)
+        say(f"The run still pauses after its update; to undo that: {again}", err)
         raise
     hint = f"Go on with: {command_text('resume', run)}"
     _print_answer(run, answer, f"Paused after update {answer.get('update')}. {hint}", as_json)

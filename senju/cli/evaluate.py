@@ -1,4 +1,4 @@
-"""`senju evaluate`: how strong a run's agent is, or what the agents of a world get."""
+"""`senju evaluate`: the strength of a run's agent, or the rewards of the agents of a world."""
 
 from pathlib import Path
 from typing import Annotated
@@ -33,11 +33,13 @@ def evaluate(
     ] = 200,
     seed: SeedOption = 0,
     temperature: Annotated[
-        float, typer.Option(help="Of the agent: 0 plays the best move, 1 draws from the policy.", min=0)
+        float, typer.Option(help="Of all agents: 0 plays the best move, 1 draws from the policy.", min=0)
     ] = 0.0,
     opening_plies: Annotated[
         int | None,
-        typer.Option(help="Random plies before each pair; 4 if both sides may always play alike.", min=0),
+        typer.Option(
+            help="Random plies before each pair; 4 if both players are deterministic, else 0.", min=0
+        ),
     ] = None,
     checkpoint: CheckpointOption = None,
     gif: Annotated[
@@ -50,7 +52,7 @@ def evaluate(
     """Measure strength: matches with colours swapped in pairs, scores with Wilson intervals.
 
     Against `perfect`, every move from positions with at least 14 stones is judged by an exact solver.
-    Where every seat has an agent of its own, measure what each gets in whole episodes, beside random play.
+    If every seat has its own agent, measure each agent's reward in whole episodes, beside random play.
     """
     opened = Run(run)
     if opened.config.is_independent:
@@ -58,7 +60,9 @@ def evaluate(
         _evaluate_agents(opened, checkpoint, games, seed, gif, as_json)
         return
     if gif is not None:
-        raise ConfigError(f"--gif {gif}: {run} is measured by matches, and films are of whole worlds")
+        raise ConfigError(
+            f"--gif {gif} needs a world with an agent in each seat; {run} is measured by matches"
+        )
     player = opened.agent_at(checkpoint).player(temperature)
     names = [f"{run}@{name[5:]}" if name.startswith("self@") else name for name in against]
     opponents = [make_player(opened.game, name, temperature) for name in names]
@@ -118,7 +122,7 @@ def _evaluate_agents(
 def _write_gif(run: Run, result: EpisodesResult, path: Path) -> None:
     film = run.game.film(result.positions)
     if film is None:
-        raise ConfigError(f"--gif {path}: {run.game.name} cannot be drawn as a film; its `film` gives none")
+        raise ConfigError(f"--gif {path}: {run.game.name} cannot be drawn as a film; its `film` returns None")
     try:
         path.write_bytes(film)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`senju explain-action`: what an action means, here and now, and why it is not legal."""
+"""`senju explain-action`: what an action means in a position, and why it is illegal."""
 
 import re
 from typing import Annotated, Any
@@ -21,7 +21,7 @@ def explain_action(
     game: Annotated[str, typer.Argument(help="A game's name.")],
     action: Annotated[str, typer.Argument(help="An action's number, or its name; in Shogi also 7g7f.")],
     sfen: Annotated[
-        str | None, typer.Option(help="The position, in Shogi; the usual start without it.")
+        str | None, typer.Option(help="The position, in Shogi; by default the usual start.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

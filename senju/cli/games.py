@@ -1,4 +1,4 @@
-"""`senju games`: what can be played."""
+"""`senju games`: the list of games, and the check of one."""
 
 from typing import Annotated, Any
 

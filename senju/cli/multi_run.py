@@ -30,14 +30,14 @@ from senju.runs.interrupt import StopRequest, stop_on_signals
 from senju.runs.run import Run
 from senju.training.multi_run.api import describe_failure
 from senju.training.multi_run.comparison import Comparison, compare, play_each_other, save_comparison
-from senju.training.multi_run.group import ENDED, GroupListener, Trainee, seat_agents, train_agents
+from senju.training.multi_run.group import ENDED, GroupListener, Trainee, new_trainees, train_agents
 
 COLOURS = {"training": "green", "finished": "green", "failed": "bold red"}
 
 
 def train_together(runs: Sequence[Run], max_updates: int | None, as_json: bool) -> None:
     """Train prepared runs side by side, compare them, and exit with a code that reports failures."""
-    folder, agents = runs[0].path.parent, seat_agents(runs)
+    folder, agents = runs[0].path.parent, new_trainees(runs)
     with stop_on_signals() as stop:
         if not as_json:
             _show_start(folder, agents)
@@ -84,15 +84,15 @@ def _show_start(folder: Path, agents: Sequence[Trainee]) -> None:
     )
     if config.is_independent:
         out.print(
-            f"Each of them is a run with {len(config.learner_settings)} agents in one world; how many live "
-            "in it is a setting of the game."
+            f"Each of them is a run with {len(config.learner_settings)} agents in one world; a setting of "
+            "the game, such as game.num_agents, decides how many."
         )
     say(f"Folder: [bold]{escape(str(folder))}[/]")
     training = [agent for agent in agents if agent.cores]
     cores = sorted({core for agent in training for core in agent.cores})
     if len(training) > len(cores):
         share = f"{len(training)} agents share {plural(len(cores), 'core')}"
-        out.print(f"{share}: each has to wait for others.")
+        out.print(f"{share}: agents wait for each other.")
     elif training and not out.is_terminal:
         shares = "; ".join(f"{agent.name}: {cores_text(agent.cores)}" for agent in training)
         out.print(f"Cores: {shares}")
@@ -100,7 +100,7 @@ def _show_start(folder: Path, agents: Sequence[Trainee]) -> None:
 
 def _speed_table(comparison: Comparison) -> Table:
     figures = ("seed", "device", "steps", "seconds", "steps/s")
-    table = new_table(("agent", "state"), figures, "How they turned out")
+    table = new_table(("agent", "state"), figures, "Results")
     for row in comparison["agents"]:
         numbers = (f"{row['steps']:,}", f"{row['seconds']:.1f}", f"{row['steps_per_second']:,.0f}")
         table.add_row(row["name"], row["state"], str(row["seed"]), row["device"], *numbers)
@@ -112,7 +112,7 @@ def _speed_table(comparison: Comparison) -> Table:
 
 def _strength_table(comparison: Comparison) -> Table:
     opponents = [f"against {escape(opponent)}" for opponent in comparison["strengths"]]
-    table = new_table(["agent", *opponents], title="How strong they became: score (95 % interval)")
+    table = new_table(["agent", *opponents], title="Strength: score (95 % interval)")
     for row in comparison["agents"]:
         found = (row["strengths"].get(name) for name in comparison["strengths"])
         table.add_row(row["name"], *(score_text(s["score"], s["interval"]) if s else UNKNOWN for s in found))
@@ -127,7 +127,7 @@ def _strength_table(comparison: Comparison) -> Table:
 
 def _rewards_table(comparison: Comparison) -> Table:
     figures = ("per episode (95 %)", "played at random", "lowest and highest seat")
-    table = new_table(["agent"], figures, "What they get: reward per episode, the mean of all seats")
+    table = new_table(["agent"], figures, "Reward per episode, the mean of all seats")
     for row in comparison["agents"]:
         texts, found = [UNKNOWN] * 3, row["rewards"]
         if found is not None:

@@ -103,7 +103,7 @@ def _require_record(game: Game, path: Path) -> None:
 
 
 def _write_record(game: GameRecord, path: Path) -> None:
-    """Write a game to its file, or where that fails to the terminal: it cannot be played again."""
+    """Write a game to its file; if that fails, print it, so that it is not lost."""
     text = write_csa(game) if path.suffix.lower() == ".csa" else write_kif(game)
     try:
         with path.open("x", encoding="utf-8") as file:  # x: the file may have been made meanwhile
@@ -195,7 +195,7 @@ class _Session:
 
     def hint(self) -> None:
         if self.agent is None:
-            out.print("Only an agent can be asked; start with --run.")
+            out.print("Only an agent gives hints; start with --run.")
             return
         probabilities, values = self.agent.evaluate(self.rows.states)
         order = np.argsort(-probabilities[0])[:5]
@@ -208,7 +208,7 @@ class _Session:
         out.print(f"The agent would play {moves}; it expects {values[0]:+.2f} for you.")
 
     def reply(self) -> int | None:
-        """The opponent's move, or None where the user interrupts it."""
+        """The opponent's move, or None if the user interrupts it."""
         rows, stream = self.rows, int(Stream.HUMANS_OPPONENT)
         table = Table(rows.states, self.observations, rows.clock, rows.seed, stream)
         try:

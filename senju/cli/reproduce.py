@@ -1,4 +1,4 @@
-"""`senju reproduce`: a failing shard, alone and in this process."""
+"""`senju reproduce`: plays a failing shard alone, in this process."""
 
 import sys
 import traceback
@@ -20,14 +20,14 @@ def reproduce(
     trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Play a shard that failed alone in this process, and show what goes wrong.
+    """Play a failing shard alone in this process, and show what goes wrong.
 
-    Where the interpreter itself crashes, its stack is shown. Ctrl-C shows where a shard hangs.
+    If the interpreter itself crashes, its stack is shown. Ctrl-C shows where a shard hangs.
     """
     found = Reproduction.load(file)
     if not as_json:
         _show_file(file, found)
-    sys.stdout.flush()  # a crash would take it along
+    sys.stdout.flush()  # a crash would lose the output
     try:
         with err.status("playing the rollout again"):
             error = replay(found)
@@ -53,7 +53,7 @@ def reproduce(
             }
         )
     elif text is None:
-        out.print("[green]It finished without failing[/]: what went wrong did not lie in the shard alone.")
+        out.print("[green]It finished without failing[/]: the cause lies outside the shard.")
     else:
         say(escape(stack.rstrip()))
         say(f"[red]It failed again:[/] {escape(text)}")
@@ -73,6 +73,6 @@ def _show_file(file: Path, found: Reproduction) -> None:
         "seed": str(plan.seed),
     }
     out.print(facts_table(rows, str(file)))
-    out.print("[bold]What happened then:[/]")
+    out.print("[bold]The recorded failure:[/]")
     say(escape(found.cause.rstrip()))
-    out.print("[bold]What happens now:[/]")
+    out.print("[bold]The result now:[/]")

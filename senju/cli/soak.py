@@ -1,4 +1,4 @@
-"""`senju soak`: does training survive what may happen to its workers, unchanged?"""
+"""`senju soak`: does training give the same result while its workers are disturbed?"""
 
 from dataclasses import asdict
 from time import monotonic
@@ -27,13 +27,15 @@ def soak(
     game: GameArgument = None,
     duration: Annotated[float, typer.Option(help="Seconds of disturbances.", min=1)] = 3600.0,
     seed: Annotated[int, typer.Option(help="Seed of the run and the disturbances.", min=0, max=MAX_SEED)] = 0,
-    workers: Annotated[int, typer.Option(help="Workers at first; resizing goes one further.", min=1)] = 2,
+    workers: Annotated[
+        int, typer.Option(help="Workers at the start; resizing goes up to one more.", min=1)
+    ] = 2,
     config: ConfigOption = None,
     assignments: SettingsOption = None,
     trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train while workers are killed, hung, paused, resized and reset at random; compare with a quiet run.
+    """Train while workers are killed, hung, paused, resized and reset; compare with an undisturbed run.
 
     The same number of updates is then computed serially, which may take as long again. Ctrl-C ends the
     disturbances early.

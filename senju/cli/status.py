@@ -28,7 +28,7 @@ COLOURS = {"running": "green", "finished": "green", "pausing": "yellow", "paused
 
 def status(
     run: RunArgument,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on until Ctrl-C or the run's end.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat until Ctrl-C or the run's end.")] = False,
     interval: Annotated[float, typer.Option(help="With --watch: seconds between displays.", min=0.1)] = 1.0,
     as_json: JsonOption = False,
 ) -> None:

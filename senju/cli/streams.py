@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from senju.errors import OutputError
 
-UNREAD = 128 + signal.SIGPIPE  # the code of a program whose reader has gone, as shells see it
+UNREAD = 128 + signal.SIGPIPE  # exit code of a program whose output is read no more, as shells report it
 FEWEST_FILES = 64  # open at once: of a run with a few workers, its log, and modules that load meanwhile
 USUAL_FILES = 1024
 

@@ -1,4 +1,4 @@
-"""`senju train`: train an agent, or go on with one."""
+"""`senju train`: train an agent, or resume its training."""
 
 from pathlib import Path
 from typing import Annotated
@@ -34,7 +34,7 @@ def train(
         Path | None, typer.Option(help="Folder of the new run; runs/GAME-DATE by default.")
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(help=f"Another preset of the game than its usual one: {known_presets()}.")
+        str | None, typer.Option(help=f"A preset of the game other than its usual one: {known_presets()}.")
     ] = None,
     config: ConfigOption = None,
     assignments: SettingsOption = None,
@@ -69,11 +69,11 @@ def train(
         typer.Option(metavar="LIST", help="Where to learn: cpu, or cuda:0,cuda:1 for agents in turn."),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Go on with this run, or with all agents in this folder.")
+        Path | None, typer.Option(help="Continue this run, or all agents in this folder.")
     ] = None,
     checkpoint: Annotated[str | None, typer.Option(help="With --resume: from this checkpoint.")] = None,
     max_updates: Annotated[
-        int | None, typer.Option(help="Stop (and save) after this many updates; --resume goes on.", min=1)
+        int | None, typer.Option(help="Stop (and save) after this many updates; --resume continues.", min=1)
     ] = None,
     trust: TrustOption = False,
     as_json: JsonOption = False,
@@ -105,7 +105,7 @@ def _refuse_checkpoint(checkpoint: str | None, resume: Path | None) -> None:
     if checkpoint is not None:
         one = f"{resume}/agent_1" if resume is not None else "a run"
         raise ConfigError(
-            f"--checkpoint {checkpoint} is of one run; go on from it with --resume {one}, that agent alone"
+            f"--checkpoint {checkpoint} belongs to one run; resume that run alone: --resume {one}"
         )
 
 
@@ -137,9 +137,9 @@ def _show_end(run: Run, display: TrainingDisplay, finished: bool) -> None:
     latest = [results[-1] for results in display.results.values()]
     out.print()
     if latest:
-        show_matches(latest, "How strong it became")
+        show_matches(latest, "Strength at the end")
     if display.agents is not None and display.agents.results:
-        out.print(episodes_table(run, display.agents.results[-1], "What they get in the end"))
+        out.print(episodes_table(run, display.agents.results[-1], "Rewards at the end"))
     summary = run.summary()
     if summary["metrics"]:
         speed = f"{summary['steps']:,} steps in {summary['seconds']:.0f} s"

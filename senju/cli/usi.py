@@ -75,10 +75,10 @@ def usi(
 def _serve(run: Path, load: "partial[Model]", config: EngineConfig, history: int) -> None:
     writer = LineWriter(sys.stdout.buffer)
     name = f"senju {__version__} ({run.resolve().name})"
-    source: Any = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)  # raw: gives what there is
+    source: Any = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)  # raw: reads what has arrived
     with contextlib.redirect_stdout(sys.stderr):  # only the protocol is written to standard output
         Engine(name, Thinker(load, writer), writer, config, history).run(source)
-    if writer.is_lost:  # the reader has gone: Python's own last flush must not fail
+    if writer.is_lost:  # the other side is gone: Python's own last flush must not fail
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -1,4 +1,4 @@
-"""`senju verify`: the same bytes for any number of workers, tried out on any game."""
+"""`senju verify`: checks that any number of workers gives the same bytes, for any game."""
 
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -36,8 +36,8 @@ def verify(
 ) -> None:
     """Check that rollouts and weights are equal, byte for byte, on every backend.
 
-    Each backend runs beside the serial one, each with a learner of its own. Few small shards are played
-    unless settings say otherwise.
+    Each backend runs beside the serial one, each with its own learner. Unless settings say otherwise, a few
+    small shards are played.
     """
     with quiet_about_lost_workers() if kill else nullcontext():
         counts = numbers(workers)

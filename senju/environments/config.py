@@ -1,4 +1,4 @@
-"""Settings of a run of a user's own world, read from whatever kind of configuration the user has."""
+"""Settings of a run of a user's own world, read from a configuration of any kind."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -45,7 +45,7 @@ class Experiment(Part):
 
 
 class RunSettings(Part):
-    """What senju reads of a configuration."""
+    """The settings that senju reads from the user's configuration."""
 
     experiment: Experiment
     parallel: WorldOptions = WorldOptions()
@@ -60,7 +60,7 @@ def read_settings(config: Any) -> RunSettings:
     for owner in (config, part_of(config, "experiment")):
         if "seed" not in parallel and (seed := part_of(owner, "seed")) is not None:
             parallel["seed"] = seed
-    # the part may hold settings of the user's own
+    # the part may also hold the user's own settings
     known = {name: experiment[name] for name in Experiment.model_fields if name in experiment}
     decay = part_of(part_of(config, "model"), "epsilon_decay")
     epsilon_decay = decay if isinstance(decay, (int, float)) else None

@@ -14,11 +14,11 @@ from senju.errors import ConfigError
 
 Agents = Sequence[Any]
 Key = tuple[str, int]  # "object" or "memory", and its address
-_MOST_ITEMS = 64  # that are checked of a list or dictionary
+_MOST_ITEMS = 64  # of a list or dictionary; the others are not checked
 
 
 def check_world(env: Any) -> Agents:
-    """The agents of a world that offers what is needed; otherwise an error that says what is missing."""
+    """Check that a world offers what senju needs, and return its agents."""
     agents = getattr(env, "agents", None)
     if not isinstance(agents, Sequence) or isinstance(agents, str) or not agents:
         raise ConfigError(
@@ -63,7 +63,7 @@ def _described(value: object) -> str:
 
 def refuse_sharing(env: Any, other: Any) -> None:
     """Refuse two worlds of one factory whose agents are the same, or have something in common."""
-    advice = "make everything anew in each call"
+    advice = "make everything new in each call"
     if env is other:
         raise ConfigError(f"the factory returned the same world twice; {advice}")
     if getattr(env, "world", None) is not None and getattr(other, "world", None) is env.world:
@@ -79,7 +79,7 @@ def refuse_sharing(env: Any, other: Any) -> None:
             name, mine = f"{agent_name(agents, number)} of {which}", belongings(agent)
             if shared := next((key for key in mine if key in owners), None):
                 raise ConfigError(
-                    f"{name} and {owners[shared]} share {mine[shared]}; each agent needs its own, made anew "
+                    f"{name} and {owners[shared]} share {mine[shared]}; each agent needs its own, made "
                     "in each call of the factory"
                 )
             owners |= dict.fromkeys(mine, name)
@@ -115,14 +115,14 @@ def belongings(agent: Any) -> dict[Key, str]:
 
 
 def agent_name(agents: Agents, number: int) -> str:
-    """An agent as messages name it: its number, and its class or the name it has."""
+    """An agent's name in messages: its number, and its own name or its class."""
     agent = agents[number]
     name = getattr(agent, "name", None)
     return f"agent {number} ({name if isinstance(name, str) and name else type(agent).__qualname__})"
 
 
 def with_epoch(method: Callable[..., Any], epoch: int) -> Callable[[], Any]:
-    """The method with the epoch, if it takes one.
+    """The method with the epoch bound, if it takes one.
 
     >>> with_epoch(lambda: 1, 7)(), with_epoch(lambda number: number, 7)()
     (1, 7)
@@ -143,20 +143,20 @@ def signature_of(method: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def is_required(parameter: inspect.Parameter) -> bool:
-    """Whether a call must give it."""
+    """Whether a call must pass this parameter."""
     positional = (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     return parameter.default is parameter.empty and parameter.kind in positional
 
 
 def call_hook(model: Any, name: str, epoch: int) -> None:
-    """Call a method of a model if it has it."""
+    """Call a method of a model, if the model has it."""
     method = getattr(model, name, None)
     if callable(method):
         with_epoch(method, epoch)()
 
 
 def is_over(env: Any) -> bool:
-    """Whether the world ended before its last turn, and says that this ends the episode."""
+    """Whether the world has ended the episode before its last turn."""
     if hasattr(env, "is_done"):
         done = env.is_done
     else:
@@ -165,7 +165,7 @@ def is_over(env: Any) -> bool:
 
 
 def memory_size(memory: Any) -> int:
-    """How much is in a memory that has a length; otherwise 0."""
+    """The length of a memory, or 0 if it has none."""
     try:
         return len(memory)
     except TypeError:
@@ -173,7 +173,7 @@ def memory_size(memory: Any) -> int:
 
 
 def num_actions(agent: Any) -> int | None:
-    """How many actions an agent has, where it says so in one of the usual places."""
+    """How many actions an agent has, if one of the usual attributes says so."""
     spec, model, names = getattr(agent, "action_spec", None), agent.model, ("num_actions", "n_actions")
     values = [
         getattr(spec, "n_actions", None),
@@ -186,5 +186,5 @@ def num_actions(agent: Any) -> int | None:
 def _count(value: Any) -> int | None:
     if isinstance(value, (list, tuple, range)):
         return len(value) if list(value) == list(range(len(value))) else None
-    size = value if isinstance(value, int) else getattr(value, "n", None)  # as Gymnasium's Discrete has it
+    size = value if isinstance(value, int) else getattr(value, "n", None)  # `n` as in Gymnasium's Discrete
     return size if isinstance(size, int) and not isinstance(size, bool) else None

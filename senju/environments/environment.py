@@ -10,7 +10,7 @@ from senju.environments.contract import Agents, refuse_sharing
 from senju.environments.episodes import EpisodeRole
 from senju.environments.experience import ExperienceFile
 from senju.environments.factory import Factory, WorldSource
-from senju.environments.generators import generators_given_back
+from senju.environments.generators import generators_restored
 from senju.environments.lessons import LessonRole
 from senju.environments.runners import TaskRunner, TeamRunner, WorldRole
 from senju.environments.scheduler import EpochScheduler, ExperimentResult, Listener, Runners
@@ -25,18 +25,18 @@ from senju.workers.thread import ThreadExecutor
 class ParallelEnvironment:
     """Plays copies of a user's world in workers, and trains each of its agents separately.
 
-    `factory` makes a new world with its agents each time it is called. `config` is the user's own: of it,
-    `config.experiment` (epochs, max_turns) and `config.parallel` (see `WorldOptions`) are read here. The
-    agents of `environment`, one more world, are those that learn; that world is never played.
+    `factory` makes a new world with its agents each time it is called. `config` is the user's own; senju
+    reads `config.experiment` (epochs, max_turns) and `config.parallel` (see `WorldOptions`). `environment`
+    is one more world: its agents learn, and it is never played.
     """
 
     def __init__(self, factory: Factory | str, config: Any) -> None:
         self.settings: RunSettings = read_settings(config)  # what senju reads of the configuration
         self._source = WorldSource(factory, config, self.settings)
-        with generators_given_back():
+        with generators_restored():
             self.environment = self._source.new_learning_world()
             refuse_sharing(self.environment, self._source.new_learning_world())
-        self._num_epochs = 0  # that have been run
+        self._num_epochs = 0  # so far
 
     @property
     def agents(self) -> Agents:
@@ -51,7 +51,7 @@ class ParallelEnvironment:
         the state of the agents is undefined.
         """
         refuse_unguarded()
-        with generators_given_back(), math_threads(1), closing(ExperienceFile()) as experience:
+        with generators_restored(), math_threads(1), closing(ExperienceFile()) as experience:
             acting = [write_acting(agent) for agent in self.agents]
             lessons = LessonRole(self._source, experience, self.environment)
             with self._runners(EpisodeRole(self._source, experience), lessons) as runners:
@@ -93,13 +93,13 @@ class ParallelEnvironment:
         if not options.enabled or not (options.parallel_training or options.async_learning):
             return 0
         if not options.parallel_training:
-            return 1  # beside playing, but one agent after another
+            return 1  # while games go on, but one agent after another
         return min(options.num_learners or even_learners(num_agents, available_cores()), num_agents)
 
     def _most_at_once(self) -> int | None:
-        """One task for each core, because more processes would push each other out of its caches.
+        """The limit of running tasks: one for each core, since more processes would compete for its caches.
 
-        A user who sets the numbers of workers, for worlds that mostly wait, has them all at work.
+        No limit if the user sets a number of workers, as for worlds that mostly wait.
         """
         options = self.settings.parallel
         is_chosen = options.num_workers or options.num_learners

@@ -1,4 +1,4 @@
-"""Playing episodes: the role of workers, and the worlds that a worker keeps."""
+"""The role of workers that play episodes, and the worlds that a worker keeps."""
 
 import gc
 import logging
@@ -17,15 +17,15 @@ from senju.workers.tasks import Assignment
 preload = load_optimizers  # called by the fork server
 logger = logging.getLogger(__name__)
 
-_MOST_KEPT_BYTES = 64 * 2**20  # of arrays in the worlds that a worker keeps; past that, making is no slower
+_MOST_KEPT_BYTES = 64 * 2**20  # of arrays in a worker's kept worlds; beyond this, making one is as fast
 
 
 class EpisodeTask(NamedTuple):
-    """One epoch of one copy of the world is to be played."""
+    """Play one epoch of one copy of the world."""
 
     epoch: int
     copy: int
-    acting: tuple[Block, ...]  # by agent: the networks and numbers that it acts by
+    acting: tuple[Block, ...]  # by agent: the networks and numbers that it acts with
     slot: ExperienceSlot
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class PlayedEpisode(NamedTuple):
     rewards: list[float]  # by agent, summed over turns
     num_turns: int
     experience: list[Region]  # by agent
-    slot: ExperienceSlot  # where it is
+    slot: ExperienceSlot  # holds the experience
 
 
 class EpisodeRole(WorldRole):
@@ -71,12 +71,12 @@ class EpisodeHandler(Handler):
     def __init__(self, source: WorldSource, descriptor: int) -> None:
         self._source, self._descriptor = source, descriptor
         self._options = source.settings.parallel
-        self._acting: dict[int, Block] = {}  # by agent: as it was published last
+        self._acting: dict[int, Block] = {}  # by agent: its last published state
         self._kept: dict[int, WorldCopy] = {}  # by number of the copy, if the factory tells them apart
         self._can_keep = True
 
     def execute(self, task: Payload) -> Payload:
-        """Play an episode; the process's random generators belong to it meanwhile."""
+        """Play an episode, with the process's random generators reserved for it."""
         epoch, copy, offset, agents = task.values
         self._acting |= zip(agents, task.blocks, strict=True)
         acting = [self._acting[agent] for agent in range(len(self._acting))]
@@ -90,7 +90,7 @@ class EpisodeHandler(Handler):
         return Payload([rewards, num_turns, parts])
 
     def _world(self, epoch: int, copy: int) -> WorldCopy:
-        """A world as the factory makes it: a new one, or a restored one that was played before."""
+        """A world as the factory makes it: a new one, or a played one that is restored."""
         number = copy if self._source.factory.tells_copies_apart else 0
         world = self._kept.pop(number, None)
         if world is None or not self._renew(world):
@@ -132,7 +132,7 @@ class EpisodeHandler(Handler):
 
 
 def new_handler(start: Start) -> EpisodeHandler:
-    """In a worker process."""
+    """Make the handler in a worker process."""
     handler = EpisodeHandler(WorldSource.unpacked(start.payload), start.descriptors[0])
     gc.freeze()  # imported modules are not scanned again and again
     return handler

@@ -1,4 +1,4 @@
-"""What one agent is to remember of one episode: the arguments of its `add_memory`, turn by turn.
+"""One agent's experience of one episode: the arguments of its `add_memory`, turn by turn.
 
 Copies of the world record it, and learners get it through a file in shared memory.
 """
@@ -23,17 +23,17 @@ from senju.workers.shared_memory import open_anonymous
 
 _NUMERIC = "biufc"
 _CONTAINERS = ("tuple", "list", "dict")
-_SLOT_BYTES = 2**36  # of addresses; only what is written takes memory
+_SLOT_BYTES = 2**36  # of the sparse file; only written pages take memory
 Region = tuple[int, int]  # offset and size of a block in the file of experience
-Changes = dict[str, float]  # by attribute: how much a count grew, or what another number is now
-Shape = Any  # how a value is built of leaves: a kind, or a list that begins with one
+Changes = dict[str, float]  # by attribute: the growth of a whole number, or another number's new value
+Shape = Any  # a value's structure: its kind, and its parts or the shape of its array
 _Copy = Callable[[Any], NDArray[Any]]
-# Arguments without parts: the class of each, and of those that are arrays index, shape, dtype, how to copy
+# The usual arguments, no containers: the class of each, and (index, shape, dtype, copy) of each array.
 _Usual = tuple[tuple[type, ...], list[tuple[int, Any, Any, _Copy]]]
 
 
 class Recorder:
-    """Stands in for an agent's `add_memory`: writes the arguments down and passes them on."""
+    """Replaces an agent's `add_memory`: records the arguments and passes them on."""
 
     def __init__(self, add_memory: Callable[..., Any], who: str) -> None:
         self._add_memory, self._who = add_memory, who
@@ -43,16 +43,16 @@ class Recorder:
         self.begin()
 
     def begin(self) -> None:
-        """A new episode."""
+        """Begin a new episode."""
         self._shape: Shape = None
         self._leaves: list[list[Any]] = []
         self._usual: _Usual | None = None
-        self._rows: list[list[Any]] = []  # of leaves, one for each turn since the last that was unusual
-        self.reward = 0.0  # of the turns in columns
+        self._rows: list[list[Any]] = []  # usual arguments, not in `_leaves` yet; one row for each turn
+        self.reward = 0.0  # of the turns in `_leaves`
         self.turn = 0
 
     def __call__(self, *given: Any, **named: Any) -> Any:
-        """Remember something, as the agent does."""
+        """Record a call, and pass it on."""
         usual = self._usual
         if usual is None or named or tuple(map(type, given)) != usual[0]:
             self._take(self._bound(given, named))
@@ -101,7 +101,7 @@ class Recorder:
         self._rows = []
 
     def _split(self, name: str, value: Any, leaves: list[NDArray[Any]]) -> Shape:
-        """Add a value's leaves; say how it is built of them."""
+        """Add a value's arrays to `leaves`; return its structure."""
         if isinstance(value, (tuple, list)):
             kind = "tuple" if isinstance(value, tuple) else "list"
             return [kind, [self._split(name, item, leaves) for item in value]]
@@ -120,7 +120,7 @@ class Recorder:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there was nothing to remember."""
+        """Whether nothing was recorded."""
         return self._shape is None
 
     def packed(self, changes: Changes) -> Block:
@@ -133,7 +133,7 @@ class Recorder:
 
 
 def _usual(given: tuple[Any, ...]) -> _Usual | None:
-    """What arguments like these have in common; None where that takes a closer look every turn."""
+    """The classes, shapes and dtypes of arguments; None if they hold containers or other objects."""
     arrays: list[tuple[int, Any, Any, _Copy]] = []
     for index, value in enumerate(given):
         cls = type(value)
@@ -150,7 +150,7 @@ def _array_of(tensor: torch.Tensor) -> NDArray[Any]:
 
 
 def remember(add_memory: Callable[..., Any], block: Block) -> Changes:
-    """Give an episode to `add_memory`, turn by turn, with the arguments that it had there.
+    """Call `add_memory` with an episode's recorded arguments, turn by turn.
 
     Returns what acting changed in the agent's numbers.
     """
@@ -169,14 +169,14 @@ def remember(add_memory: Callable[..., Any], block: Block) -> Changes:
 
 
 def _plain_names(signature: inspect.Signature | None) -> tuple[str, ...]:
-    """The parameters' names, where all of them can be given by their place."""
+    """The parameters' names if all can be passed by position, otherwise none."""
     parameters = signature.parameters.values() if signature is not None else ()
     is_plain = all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in parameters)
     return tuple(parameter.name for parameter in parameters) if is_plain else ()
 
 
 def _values(shape: Shape, leaves: Iterator[NDArray[Any]], num_turns: int) -> list[Any]:
-    """What an argument was, turn by turn, built of its leaves."""
+    """An argument's values, turn by turn, rebuilt from its arrays."""
     kind, inner = shape
     if kind in _CONTAINERS:
         parts = [_values(part[1] if kind == "dict" else part, leaves, num_turns) for part in inner]

@@ -23,7 +23,7 @@ Factory = Callable[..., Any]
 
 
 class WorldFactory:
-    """Makes worlds; the factory gets config, seed or copy if its parameters are called so."""
+    """Makes worlds; passes config, seed and copy to the factory's parameters of these names."""
 
     def __init__(self, factory: Factory | str) -> None:
         self._name = factory if isinstance(factory, str) else None
@@ -76,14 +76,14 @@ class WorldSource:
         self._config = _without_classes(config)
 
     def new_world(self, copy: int, purpose: Purpose, *numbers: int) -> Any:
-        """A new world, made by random numbers of this purpose; `copy` is passed to the factory."""
+        """A new world, made with random numbers of this purpose; `copy` is passed to the factory."""
         seed = self.settings.parallel.seed
         set_generators(seed, purpose, *numbers)
         return self.factory.make(deepcopy(self._config), seed_of(seed, purpose, *numbers), copy)
 
     def new_learning_world(self) -> Any:
         """The world whose agents learn: the same one in every process."""
-        env = self.new_world(0, Purpose.CENTRE)
+        env = self.new_world(0, Purpose.LEARNING_WORLD)
         check_world(env)
         return env
 
@@ -100,7 +100,7 @@ class WorldSource:
 
     @classmethod
     def unpacked(cls, payload: Payload) -> "WorldSource":
-        """What another process packed."""
+        """The source that another process packed."""
         name, kind, settings = payload.values
         config = restore(None, payload.blocks[0])
         if kind == "omegaconf":

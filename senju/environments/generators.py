@@ -1,7 +1,7 @@
 """The random generators of `random`, NumPy and torch, which a user's world and agents draw from.
 
-They belong to the whole process. So each episode and each lesson has them to itself, and seeds them by the
-copy or agent and the epoch. Then it does not matter which worker executes it, nor when.
+They are global to the process. So only one episode or lesson at a time uses them, and seeds them from the
+copy or agent and the epoch. The result then does not depend on the worker or the time.
 """
 
 import random
@@ -16,13 +16,13 @@ import numpy as np
 import torch
 
 _has_accelerator = cache(torch.accelerator.is_available)
-generators_lock = threading.RLock()  # held by the thread of this process that draws from them
+generators_lock = threading.RLock()  # held by the thread that draws from them
 
 
 class Purpose(IntEnum):
     """What random numbers are drawn for."""
 
-    CENTRE = 0  # making the world whose agents learn
+    LEARNING_WORLD = 0  # making the world whose agents learn
     MAKING = 1  # making the world of an episode
     PLAYING = 2
     LEARNING = 3
@@ -34,7 +34,7 @@ def seed_of(seed: int, purpose: Purpose, *numbers: int) -> int:
 
 
 def set_generators(seed: int, purpose: Purpose, *numbers: int) -> None:
-    """Seed the three generators by a seed, a purpose and numbers, such as copy and epoch."""
+    """Seed the three generators from a seed, a purpose and numbers, such as copy and epoch."""
     words = np.random.SeedSequence([seed, purpose, *numbers]).generate_state(8)
     random.seed(int(words[0]) << 32 | int(words[1]))
     np.random.seed(words[2:6])
@@ -46,7 +46,7 @@ def set_generators(seed: int, purpose: Purpose, *numbers: int) -> None:
 
 
 def set_own_generators(generators: Sequence[Any], seed: int, purpose: Purpose, *numbers: int) -> None:
-    """Set the generators that a world has for itself, each to numbers of its own."""
+    """Seed each of a world's own generators differently."""
     for index, generator in enumerate(generators, 1):
         sequence = np.random.SeedSequence([seed, purpose, *numbers, index])
         number = int(sequence.generate_state(1, np.uint64)[0]) >> 1
@@ -62,8 +62,8 @@ def set_own_generators(generators: Sequence[Any], seed: int, purpose: Purpose, *
 
 
 @contextmanager
-def generators_given_back() -> Iterator[None]:
-    """Leave the generators of this process as they were."""
+def generators_restored() -> Iterator[None]:
+    """Restore the generators of this process at the end."""
     before = random.getstate(), np.random.get_state(), torch.get_rng_state()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Training agents: the role of learners. An agent remembers its copies' experience and calls `train_step`."""
+"""The role of learners. In a lesson, an agent adds an epoch's experience to its memory and trains."""
 
 import gc
 import math
@@ -24,11 +24,11 @@ from senju.workers.tasks import Assignment
 
 preload = load_optimizers  # called by the fork server
 _SAVE_INTERVAL, _LONGEST_INTERVAL = 10, 100  # lessons between two saved states of an agent
-_SAVE_SHARE = 0.05  # of a learner's time that saving may take; otherwise it is done less often
+_SAVE_SHARE = 0.05  # of a learner's time that saving may take; agents are saved less often to keep to it
 
 
 class LessonTask(NamedTuple):
-    """An agent is to remember an epoch's episodes, and to train on what it remembers."""
+    """Add an epoch's episodes to an agent's memory, and train it."""
 
     agent: int
     epoch: int
@@ -53,7 +53,7 @@ class _Saved:
         self.state, self.interval = state, _SAVE_INTERVAL
         self.lessons: list[LessonTask] = []
         self.sent_to: Any = None  # the worker that has the current lesson
-        self.holder: Any = None  # the worker that has the agent as it is after these lessons
+        self.holder: Any = None  # the worker whose agent has had these lessons
 
 
 class LessonRole(WorldRole):
@@ -80,11 +80,11 @@ class LessonRole(WorldRole):
         self._saved: list[_Saved] = []  # by agent; empty if this process trains
 
     def save_agents(self) -> None:
-        """Let processes train the agents, from what they know now."""
+        """Save the agents as they are now: processes train them from here."""
         self._saved = [_Saved(serialise_agent(self._env, agent)) for agent in range(len(self._env.agents))]
 
     def local_handler(self, start: Start) -> "LessonHandler":
-        """A thread that trains the agents of this process."""
+        """The handler of a thread, which trains the agents of this process."""
         return LessonHandler(self._env, self.source.settings, self.experience.descriptor)
 
     def task_payload(self, task: Assignment, worker: dict[str, Any]) -> Payload:
@@ -115,7 +115,7 @@ class LessonRole(WorldRole):
         return LessonResult(loss, acting)
 
     def restore_agents(self) -> None:
-        """Give the agents of this process what learner processes have learned."""
+        """Copy the state that learner processes saved last into the agents of this process."""
         for agent, saved in zip(self._env.agents, self._saved, strict=False):
             restore(agent, saved.state)
 
@@ -141,7 +141,7 @@ class LessonHandler(Handler):
         self._settings, self._options, self._descriptor = settings, settings.parallel, descriptor
 
     def execute(self, task: Payload) -> Payload:
-        """Restore an agent if that is needed, and give it its lessons; the last one is new."""
+        """Restore an agent if its state came along, and execute its lessons; the last one is new."""
         number, lessons, saves = task.values
         for state in task.blocks:
             restore(self._agents[number], state)
@@ -155,7 +155,7 @@ class LessonHandler(Handler):
         return Payload([loss, ended - began, monotonic() - ended], blocks)
 
     def _learn(self, number: int, epoch: int, experience: Sequence[Region]) -> list[float]:
-        """Remember and train, by random numbers of this agent and epoch."""
+        """Fill the memory and train, with the random numbers of this agent and epoch."""
         model, losses = self._agents[number].model, list[float]()
         options, decay = self._options, self._settings.epsilon_decay
         trains = (epoch + 1) % options.train_interval == 0
@@ -199,7 +199,7 @@ class LessonHandler(Handler):
 
 
 def _as_number(loss: Any) -> float | None:
-    """A loss as it may come: a number, an array or tensor of one, a tuple that begins with it, or nothing."""
+    """The loss in a number, in an array or tensor of one, or in a tuple that begins with it; else None."""
     if isinstance(loss, (tuple, list)):
         loss = loss[0] if loss else None
     if hasattr(loss, "item"):
@@ -209,7 +209,7 @@ def _as_number(loss: Any) -> float | None:
 
 
 def new_handler(start: Start) -> LessonHandler:
-    """In a worker process."""
+    """Make the handler in a worker process."""
     source = WorldSource.unpacked(start.payload)
     env = source.new_learning_world()
     gc.freeze()  # imported modules are not scanned again and again

@@ -46,7 +46,7 @@ _CONSTANTS = (  # they cannot change, or belong to no single world
 _MAIN_NAMES = ("__main__", "__mp_main__")  # here, and in a process that imported the script
 T = TypeVar("T")
 Path = Any  # of an object: a name, or a pair of its owner's path and a key
-Child = tuple[Any, Any]  # of an object: a key, which is an object too, and what is there
+Child = tuple[Any, Any]  # of an object: a key, and the object at this key
 Contents = Literal["none", "array", "items", "dict", "attributes", "state", "module", "code"]
 
 
@@ -121,7 +121,7 @@ def _read_function(function: types.FunctionType) -> list[Any]:
 
 
 def attributes_of(value: object) -> dict[str, Any]:
-    """The attributes of an object that its author gave it, in `__dict__` or in slots."""
+    """An object's attributes in `__dict__` and in slots, without those of torch."""
     found = dict(getattr(value, "__dict__", ()))
     if isinstance(value, nn.Module):
         found = {name: found[name] for name in found if name not in _TORCH_OWN}
@@ -297,7 +297,7 @@ def kind_of(cls: type) -> ObjectKind:
 
 @_cached
 def is_opaque(cls: type) -> bool:
-    """Whether its objects hold nothing that is learned, or nothing that could be looked into."""
+    """Whether a class's objects hold nothing learned, or cannot be inspected."""
     if issubclass(cls, (types.SimpleNamespace, Namespace)):
         return False
     return cls.__module__.partition(".")[0] in _OPAQUE_PACKAGES or "<locals>" in cls.__qualname__
@@ -322,7 +322,7 @@ def _is_serialisable_class(cls: type) -> bool:
 
 @_cached
 def hides_fields(cls: type) -> bool:
-    """Whether its objects hold more than attributes, slots and the contents of their kind."""
+    """Whether a class's objects hold more than attributes, slots and the contents of their kind."""
     base = next(part for part in cls.__mro__ if part in _BASES)
     pointers = len(slots_of(cls))
     for offset in ("__dictoffset__", "__weakrefoffset__"):

@@ -14,7 +14,7 @@ from senju.workers.team import Team
 
 
 class WorldRole(Role):
-    """What playing and learning have in common."""
+    """The base of the two roles: playing episodes and giving lessons."""
 
     def __init__(self, source: WorldSource, experience: ExperienceFile) -> None:
         self.source, self.experience = source, experience
@@ -28,7 +28,7 @@ class WorldRole(Role):
         return str(task.task)
 
     def heartbeat(self, index: int) -> float:
-        """Changes with every result: threads take turns, so one waits while others work."""
+        """Changes with every result: a thread that waits for others counts as alive while they work."""
         return float(self._num_results)
 
     def result(self, task: Assignment, payload: Payload) -> Any:
@@ -40,7 +40,7 @@ class WorldRole(Role):
 
 
 class FinishedTask(NamedTuple):
-    """A task, its result, and who executed it when."""
+    """A task, its result, and which worker executed it when."""
 
     task: Any
     result: Any

@@ -84,10 +84,10 @@ class Runners(NamedTuple):
 
 @dataclass
 class _Epoch:
-    """An epoch that some agent has not learned from yet."""
+    """An epoch that not all agents have learned from yet."""
 
     number: int
-    num_episodes: int = 0  # that were handed out
+    num_episodes: int = 0  # handed out
     learning: set[int] = field(default_factory=set)  # agents whose lesson was handed out
     episodes: dict[int, FinishedTask] = field(default_factory=dict)  # by copy
     lessons: dict[int, FinishedTask] = field(default_factory=dict)  # by agent
@@ -186,7 +186,7 @@ class EpochScheduler:
         self.timeline.add(f"{who} {worker}", name, began, ended, epoch=finished.task.epoch, **details)
 
     def _check_loss(self, task: LessonTask, loss: float | None) -> None:
-        """Report an agent's first loss that is no number; the agent may handle it, so the run goes on."""
+        """Report an agent's first loss that is not finite; the agent may handle it, so the run continues."""
         start = f"the loss of agent {task.agent} is "
         if loss is None or math.isfinite(loss) or any(start in event for event in self.events):
             return
@@ -195,7 +195,7 @@ class EpochScheduler:
         self.events.append(event)
 
     def _report(self, epoch: _Epoch) -> None:
-        """All agents have learned from the first epoch that may run."""
+        """Report an epoch that all agents have learned from, and let a later one begin."""
         self._epochs.remove(epoch)
         self._epochs += [_Epoch(number) for number in islice(self._later, 1)]
         episodes, now = epoch.played(), monotonic()

@@ -1,7 +1,7 @@
-"""A world as the factory made it: its objects get their contents back, so that no other world need be made.
+"""A snapshot of a world as the factory made it: a played world is restored instead of making another.
 
-The objects stay the same ones. A world that holds an object of another kind, such as an open file, is not
-reused; the snapshot names that object instead.
+The objects stay the same; their contents are restored. A world that holds an object that cannot be restored,
+such as an open file, is not reused; the snapshot names that object.
 """
 
 import types
@@ -40,7 +40,7 @@ class WorldSnapshot:
     def __init__(self, root: object) -> None:
         self.obstacle: str | None = None  # an object that cannot be restored: its class and path
         self.num_bytes = 0  # of arrays and tensors
-        self.generators: list[Any] = []  # in an order that depends on nothing but the factory
+        self.generators: list[Any] = []  # in an order that depends on the factory alone
         self._found: list[tuple[_Fill, Any, Callable[[Any], Any]]] = []
         self._contents: list[tuple[_Fill, Any, Any]] = []
         self._weights: list[tuple[Tensor, Tensor]] = []  # each with its copy
@@ -149,9 +149,8 @@ def _fill_array(array: Any, content: Any) -> None:
     if content.flags.writeable:
         array[...] = content
         return
-    data = array.reshape(-1).view(
-        np.uint8
-    )  # of zeros: only changed pages are written, since reading is faster
+    data = array.reshape(-1).view(np.uint8)
+    # to zeros: only changed pages are written, since reading is faster
     pages = data[: len(data) // _PAGE * _PAGE].reshape(-1, _PAGE)
     pages[pages.max(axis=1) > 0] = 0
     data[pages.size :] = 0

@@ -1,8 +1,8 @@
-"""A copy of the world: what its agents remember and do is recorded while an episode is played.
+"""A copy of the world: its agents' calls of `add_memory` are recorded while an episode is played.
 
-The result of an episode follows from (seed, copy, epoch) and what the agents act by: their learners publish
-the networks and numbers of the models, without memory and optimizer. Numbers that acting itself changes, such
-as a count of steps or an epsilon that falls with each action, are sent back to the learners.
+The result of an episode follows from (seed, copy, epoch) and from the state that the learners publish: the
+networks and numbers of the agents' models, without memory and optimizer. Numbers that acting itself changes,
+such as a count of steps or an epsilon that falls with each action, are sent back to the learners.
 """
 
 import traceback
@@ -36,7 +36,7 @@ PlayedWorld = tuple[list[float], int, list[Block]]  # rewards by agent, turns, e
 
 
 class WorldCopy:
-    """A world whose agents' calls of `add_memory` and `act` are recorded and checked."""
+    """A world whose agents' calls of `add_memory` are recorded, and whose actions are checked."""
 
     def __init__(self, env: Any) -> None:
         self._env = env
@@ -78,7 +78,7 @@ class WorldCopy:
             agent.model.memory.clear()
 
     def play(self, epoch: int, copy: int, acting: Sequence[Block], settings: RunSettings) -> PlayedWorld:
-        """Play one episode from its start, by random numbers of its own."""
+        """Play one episode from its start, with its own random numbers."""
         self._where = f"epoch {epoch}, copy {copy}"
         filled: set[int] = set()
         for agent, block in zip(self._agents, acting, strict=True):
@@ -139,7 +139,7 @@ class WorldCopy:
         return max_turns
 
     def _take_turn(self) -> None:
-        """The turn of a world that has none of its own: all observe, all decide, then they act in order."""
+        """The turn of a world without `take_turn`: all observe, all decide, then they act in order."""
         world = self._env.world
         states = [agent.pov(world) for agent in self._agents]
         actions = [agent.get_action(state) for agent, state in zip(self._agents, states, strict=True)]
@@ -155,7 +155,7 @@ class WorldCopy:
 
 
 def write_acting(agent: Any) -> Block:
-    """What a copy of the agent needs to act."""
+    """The state that a copy of the agent needs to act."""
     model = agent.model
 
     def is_of_learning(value: object) -> bool:
@@ -166,7 +166,7 @@ def write_acting(agent: Any) -> Block:
 
 
 def _exploration(agent: Any) -> dict[str, float]:
-    """Epsilon, where the agent and not its model has it."""
+    """The agent's own epsilon, if it has one beside its model's."""
     return {name: value for name, value in _numbers(agent).items() if "epsilon" in name}
 
 
@@ -189,7 +189,7 @@ def changes_between(before: dict[str, float], after: dict[str, float]) -> Change
 
 
 def apply_changes(agent: Any, changes: Changes, before: dict[str, float]) -> None:
-    """Apply them to the learner's numbers, except for those that add_memory has changed already."""
+    """Apply changes to the learner's numbers, except for those that add_memory has changed already."""
     now = numbers_of(agent)
     for name, change in changes.items():
         if name in now and now[name] == before.get(name):
@@ -199,7 +199,7 @@ def apply_changes(agent: Any, changes: Changes, before: dict[str, float]) -> Non
 
 @contextmanager
 def locating_errors(locate: Callable[[BaseException], str], passing: Any = SenjuError) -> Iterator[None]:
-    """Raise the user's errors as a WorkerError that says where; the classes `passing` are not changed."""
+    """Raise the user's errors as a WorkerError that says where, except those of the classes `passing`."""
     try:
         yield
     except passing:
@@ -213,7 +213,7 @@ def locating_errors(locate: Callable[[BaseException], str], passing: Any = Senju
 
 
 def _whose(error: BaseException, agents: Agents) -> int | None:
-    """The agent in whose code, or in whose model's, an error was raised."""
+    """The index of the agent whose code, or whose model's code, raised an error."""
     found = None
     for frame, _ in traceback.walk_tb(error.__traceback__):
         owner = frame.f_locals.get("self")
@@ -228,8 +228,8 @@ def _replace(agent: Any, name: str, method: Callable[..., Any], who: str) -> Non
         setattr(agent, name, method)
     except AttributeError:
         raise ConfigError(
-            f"{who} does not let its method {name} be replaced, so senju cannot see what it does; take "
-            "__slots__ out of its class"
+            f"{who}: its method {name} cannot be replaced, so senju cannot record or check its calls; remove "
+            "__slots__ from its class"
         ) from None
 
 

@@ -17,7 +17,7 @@ from senju.opponents.score import Z95, Interval
 from senju.runs.agent import Agent
 
 AT_ONCE = 256  # episodes side by side, to bound memory
-LONGEST = 10_000  # turns after which an episode is cut that neither the world nor the run ends
+LONGEST = 10_000  # turns of an episode, if neither the world nor the run limits it
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class Evaluation(NamedTuple):
 class Evaluator(ABC):
     """Evaluates a run at intervals and at its end; an interrupted evaluation stays due."""
 
-    word: str  # for the timeline
+    word: str  # name of its spans in the timeline
 
     def __init__(self, run: Run) -> None:
         self.run, self.config = run, run.config
@@ -77,7 +77,7 @@ class MatchEvaluator(Evaluator):
     word = "match"
 
     def prepare(self) -> None:
-        """Make all opponents once, so that a run that trains on elsewhere stays the same opponent."""
+        """Make all opponents once: an opponent's run that trains meanwhile stays the same opponent."""
         settings = self.config.evaluation
         names = dict.fromkeys((*settings.opponents, *settings.final_opponents))
         self._players: dict[str, Player] = {name: make_player(self.run.game, name) for name in names}

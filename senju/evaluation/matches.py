@@ -23,7 +23,7 @@ ChooseActions = Callable[[Table, NDArray[np.int64]], NDArray[np.int32]]
 
 
 class Games:
-    """Games played side by side, which stay as they are at their ends; those of equal `rows` begin alike."""
+    """Games played side by side; finished ones keep their last position. Equal `rows` begin alike."""
 
     def __init__(self, game: Game, rows: NDArray[np.uint32], seed: int) -> None:
         self.game, self.rows = game, Rows(game, FIRST_ROW + rows, seed)
@@ -109,8 +109,8 @@ def play_match(
     """Play games in pairs: the same opening twice, with the seats swapped.
 
     `opening_plies` random plies come first; by default none where a player plays at random, and
-    four where both are deterministic, since otherwise all games would be the same. Against an
-    opponent that plays by an oracle, every move of the player that it can judge is judged.
+    four where both are deterministic, since otherwise all games would be the same. If the opponent
+    plays by an oracle, the oracle judges the player's moves in all positions that it can solve.
     """
     require_turns_of_two(game)
     require_seed(seed)
@@ -148,7 +148,7 @@ def require_turns_of_two(game: Game) -> None:
 
 
 class _Match:
-    """Who sits where, and how each player chooses."""
+    """The players' seats in each game, and their choices."""
 
     def __init__(
         self, game: Game, players: tuple[Player, Player], num_games: int, seed: int, opening_plies: int

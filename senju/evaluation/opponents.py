@@ -1,4 +1,4 @@
-"""Opponents by description: built-in players, a user's own, or an agent of a run, its newest or an older."""
+"""Opponents by description: built-in players, a user's functions and classes, agents of runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -20,7 +20,7 @@ PAST_SELVES = 6  # number of past versions of a run, by default
 
 
 def make_player(game: Game, description: str, temperature: float = 0.0) -> Player:
-    """The player that `description` means; ConfigError lists the descriptions that are known."""
+    """The player that `description` names; ConfigError lists the known descriptions."""
     agent = find_agent(game, description)
     return described_player(game, description) if agent is None else agent.player(temperature)
 
@@ -37,7 +37,7 @@ def find_agent(game: Game, description: str) -> Agent | None:
 
 
 def with_full_path(description: str) -> str:
-    """The same opponent; a run gets its full path, so that any folder may be the current one."""
+    """The description with a run's full path, which does not depend on the current folder."""
     folder, checkpoint = _find_run(description)
     if folder is None:
         return description
@@ -45,7 +45,7 @@ def with_full_path(description: str) -> str:
 
 
 def with_update(description: str) -> str:
-    """The same opponent; a run gets the update of its agent, so that a newer one does not replace it."""
+    """The description with the update of a run's newest agent, so that it keeps naming this agent."""
     folder, checkpoint = _find_run(description)
     if folder is None:
         return description
@@ -108,7 +108,7 @@ class FixedOpponent(NamedTuple):
 
 
 def load_fixed(game: Game, descriptions: Sequence[str]) -> list[FixedOpponent]:
-    """Load the opponents as they are now; if their runs are trained on later, nothing changes here."""
+    """Load the opponents as they are now; later training of their runs does not change them."""
     fixed = []
     for description in descriptions:
         agent = find_agent(game, description)
@@ -122,7 +122,7 @@ def load_fixed(game: Game, descriptions: Sequence[str]) -> list[FixedOpponent]:
 
 
 def specs_as_dicts(fixed: Sequence[FixedOpponent]) -> list[dict[str, object]]:
-    """For a plan, and for JSON."""
+    """The specs as plain dictionaries, for JSON."""
     return [asdict(each.spec) | {"acting": each.spec.acting._asdict()} for each in fixed]
 
 

@@ -18,7 +18,7 @@ from senju.models import Model
 from senju.opponents.players import AgentPlayer
 
 AnyDtype = TypeVar("AnyDtype", np.float64, np.float32)
-_HUGE = 1e300  # minus infinity less minus infinity would be NaN
+_HUGE = 1e300  # instead of infinity: the difference of two infinities is NaN
 
 
 class Agent:
@@ -38,21 +38,21 @@ class Agent:
     def evaluate(self, states: States) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
         """Probabilities of every action and values, for the seats that act.
 
-        [row, actions] and [row] where seats take turns; with an axis for the seats behind the rows
-        where all act at once, and zeros for those that do not. An agent that learned action values
-        gives the best action the probability 1.
+        [row, action] and [row] in games in turns. If seats act at once, an axis for the seats follows the
+        rows, with zeros for seats that do not act. An agent that learned action values gives the best
+        action the probability 1.
         """
         logits, values, legal = self._evaluate(states)
         if self.acting.by == "action_values":
             scores = self._action_values(logits, values, legal)
-            odds = (np.arange(scores.shape[-1]) == scores.argmax(axis=-1)[..., None]).astype(np.float64)
+            probs = (np.arange(scores.shape[-1]) == scores.argmax(axis=-1)[..., None]).astype(np.float64)
             values = scores.max(axis=-1).astype(np.float32)
         else:
             scores = np.where(legal, logits, -np.inf)
-            odds = np.exp(scores - scores.max(axis=-1, initial=-_HUGE, keepdims=True))
-            odds /= np.maximum(odds.sum(axis=-1, keepdims=True), 1.0)
-        odds, values = np.where(legal, odds, 0.0), np.where(legal.any(axis=-1), values, np.float32(0.0))
-        return self._without_acting_axis(odds), self._without_acting_axis(values)
+            probs = np.exp(scores - scores.max(axis=-1, initial=-_HUGE, keepdims=True))
+            probs /= np.maximum(probs.sum(axis=-1, keepdims=True), 1.0)
+        probs, values = np.where(legal, probs, 0.0), np.where(legal.any(axis=-1), values, np.float32(0.0))
+        return self._without_acting_axis(probs), self._without_acting_axis(values)
 
     def action_values(self, states: States) -> NDArray[np.float64]:
         """The value of each action, minus infinity if it is illegal; only of agents that learned them."""
@@ -117,13 +117,13 @@ class Agent:
         """The network, for a tree search, which needs a policy and values of positions."""
         if self.acting.by == "action_values":
             raise ConfigError(
-                f"{self.name} learned action values, and a search needs a policy: use it without"
+                f"{self.name} learned action values, and a search needs a policy; play without search"
             )
         return self.model
 
 
 def shape_differences(own: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-    """For each of the given weights that a network does not have like that: what it is, and what is expected.
+    """Describe each of the given weights that differs in shape from the network's, with the expected shape.
 
     >>> shape_differences({"bias": np.zeros(3)}, {"bias": np.zeros(2)})
     ['bias is of shape (2,), expected of shape (3,)']

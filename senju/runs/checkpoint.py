@@ -47,7 +47,7 @@ BlobName = Annotated[str, Field(pattern=rf"^{BLOB_NAME.pattern}$")]
 
 
 class Saved(BaseModel):
-    """A part of `state.json`, of which every value must have its type."""
+    """A part of `state.json`; a value of another type is refused, not converted."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -288,7 +288,7 @@ def damaged_blob(folder: Path, name: str, what: str) -> CheckpointError:
         with contextlib.suppress(CheckpointError):  # damaged as well
             if name not in read_content(other).blobs:
                 others.append(other)
-    hint = _to_go_on_from(others) if others else "no checkpoint of the run does without it"
+    hint = _to_go_on_from(others) if others else "the run has no checkpoint without it"
     return CheckpointError(f"{folder / name} is damaged: {what}; {hint}")
 
 

@@ -32,9 +32,9 @@ logger = logging.getLogger(__name__)
 
 MAX_REQUEST, MAX_ANSWER = 2**16, 2**24  # bytes
 MAX_CLIENTS = 16  # answered at once
-CLIENT_SECONDS = 5.0  # for a client to say what it wants, and again to take its answer
+CLIENT_SECONDS = 5.0  # for a client to send its request, and again to read its answer
 CLOSING_SECONDS = 10.0  # for answers that are unfinished when training ends
-RETRY_SECONDS = 1.0  # after no file descriptor was left for a client
+RETRY_SECONDS = 1.0  # until the next try, if no file descriptor was left for a client
 
 Answer = dict[str, Any]
 
@@ -168,7 +168,7 @@ def _parse_request(line: bytes) -> tuple[str, dict[str, Any]]:
 
 
 def ask(folder: Path, command: str, timeout: float = 60.0, **arguments: Any) -> Answer:
-    """Send a command to the run in `folder`; its answer, or a ControlError that says why there is none."""
+    """Send a command to the run in `folder` and return its answer; ControlError says why there is none."""
     answer = ask_if_trained(folder, command, timeout, **arguments)
     if answer is None:
         raise ControlError(f"{folder} is not being trained now; go on with: senju train --resume {folder}")
@@ -188,8 +188,8 @@ def ask_if_trained(folder: Path, command: str, timeout: float = 60.0, **argument
             line = read_line(connection, MAX_ANSWER, deadline)
         except TimeoutError:
             raise ControlError(
-                f"{folder} did not answer {command!r} within {timeout:g} seconds; it may be suspended, or "
-                "busy and do it later: ask again, or look at its terminal"
+                f"{folder} did not answer {command!r} within {timeout:g} seconds; it may be suspended or "
+                "busy: ask again, or look at its terminal"
             ) from None
     if line.endswith(b"\n"):
         answer: Answer = json.loads(line)

@@ -58,7 +58,7 @@ def stop_on_signals() -> Iterator[StopRequest]:
         if request.is_set:
             raise KeyboardInterrupt
         request.signal = signal.Signals(number)
-        logger.warning("stopping: this step is finished and saved first; once more stops at once")
+        logger.warning("stopping after this step is finished and saved; a second signal stops at once")
 
     with arrivals, arrive:  # closed last: signals are written to this descriptor
         previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}

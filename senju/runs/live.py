@@ -87,7 +87,7 @@ class LiveRun:
 
     @contextmanager
     def listening(self, folder: Path) -> Iterator[None]:
-        """Answer commands meanwhile; if no socket can be made, training goes on without."""
+        """Answer commands inside the block; without a socket, training continues and answers none."""
         with ExitStack() as end:
             try:
                 end.enter_context(ControlServer(folder, self.answer))

@@ -98,7 +98,7 @@ def read_metrics(path: Path) -> list[Record]:
 
 
 def records_of(kind: str, path: Path) -> list[Record]:
-    """Those of one kind: `update`, `evaluation` or `episodes`."""
+    """The records of one kind: `update`, `evaluation` or `episodes`."""
     records = [record for record in read_metrics(path) if record["kind"] == kind]
     for record in records:
         missing = [name for name, type_ in _KINDS[kind].items() if not has(record, {name: type_})]
@@ -124,7 +124,7 @@ class MetricsWriter:
             replace_durably(self.path, "".join(json.dumps(record) + "\n" for record in kept).encode())
             board = folder / TENSORBOARD
             descriptor = self._end.enter_context(opened_folder(board, folder, make=True))
-            # through the descriptor: that follows no link, and is UTF-8, as TensorBoard needs it
+            # the descriptor's path follows no link, and is UTF-8, which TensorBoard needs
             through = DESCRIPTORS / str(descriptor)
             address = str(through if through.exists() else board)
             self._board: Any = SummaryWriter(address, purge_step=after_update + 1)

@@ -15,7 +15,7 @@ def preset(game: str, variant: str | None = None) -> Settings:
         known = ", ".join(preset_variants(game)) or "none"
         raise ConfigError(
             f"no preset {shown(variant)} for {game}; there are: {known}; "
-            "without one, its usual settings are taken"
+            "leave it out to use the game's usual preset"
         )
     file = _PRESETS / f"{game}{f'_{variant}' if variant else ''}.yaml"
     return read_yaml(file) if ":" not in game and file.is_file() else {}

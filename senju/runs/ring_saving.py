@@ -37,7 +37,7 @@ class RingSaver:
         self._ring, self._store = ring, store
         self._prefix, self._left_out = prefix, () if keeps_all else TRANSIENT
         self._blob_name = re.compile(rf"{prefix}turn_(\d{{9,}})-.*")
-        self._names: dict[int, str] = {}  # of turns whose blobs were there when last seen
+        self._names: dict[int, str] = {}  # by turn: blobs that existed at the last look
         self._under_way: dict[int, Future[str]] = {}  # oldest first
         self._is_failing = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="senju saver")
@@ -115,7 +115,7 @@ class RingSaver:
         for key, values in self._store.read(name).items():
             shard, _, column = key.partition(".")
             if not re.fullmatch("[0-9]{1,9}", shard):
-                raise CheckpointError(f"{name} holds {key!r}, which is of no shard: it is damaged")
+                raise CheckpointError(f"{name} holds {key!r}, which names no shard: it is damaged")
             rollouts.setdefault(int(shard), {})[column] = values
         if not rollouts:
             raise CheckpointError(f"{name} holds no rollout: it is damaged")

@@ -84,7 +84,7 @@ class Run(RunFolder):
         return self.agents_at(checkpoint)[0]
 
     def agents_at(self, checkpoint: str | None = None) -> list[Agent]:
-        """The same for all agents; agent i sits in seat i, where each has its own."""
+        """The agents of a checkpoint or snapshot: agent i of seat i, or the only one."""
         if checkpoint is not None and self.checkpoints.find(checkpoint) is None:
             snapshots = self.snapshots if re.fullmatch("[0-9]{1,18}", checkpoint) else {}
             if snapshots and int(checkpoint) in snapshots:

@@ -52,7 +52,7 @@ class CollectConfig(GameEndOptions):
     rollout_steps: int = Field(64, ge=1, le=2**16, description="Steps of every game per update.")
     seating: Seating = Field(
         "self_play",
-        description="Who sits where: itself in all seats, opponents in the others, or an agent in each.",
+        description="Who plays: one agent every seat, one agent and opponents, or an agent in each seat.",
     )
     whole_games: bool = Field(
         False, description="Each update is one game of every row, whole where rollout_steps are enough."
@@ -107,7 +107,7 @@ class RunConfig(Part):
         "auto", description="How agents are trained: one by one (sequential), in processes, or stacked."
     )
     attention: Literal["equal", "adaptive"] = Field(
-        "equal", description="Whether agents whose reward or loss moves more are trained more."
+        "equal", description="Whether agents whose reward or loss changes more are trained more."
     )
     parallel: RunParallelOptions = RunParallelOptions()
     total_steps: int = Field(
@@ -201,16 +201,16 @@ class RunConfig(Part):
         for name in ("seats", "learners", "attention", "parallel"):
             if getattr(self, name) != type(self).model_fields[name].default:
                 raise ConfigError(
-                    f"{name} is about agents that each have a seat; collect.seating is "
-                    f"{self.collect.seating}, set it to independent"
+                    f"{name} needs an agent in each seat, and collect.seating is {self.collect.seating}; "
+                    "set it to independent"
                 )
 
     def _require_opponents(self, game: Game) -> None:
         seating, fixed = f"collect.seating={self.collect.seating}", self.opponents.fixed
         if fixed and not self.has_opponents:
             raise ConfigError(
-                f"opponents.fixed names {fixed[0]!r}, and {seating} seats the learner everywhere; "
-                "set collect.seating to opponents, or remove it"
+                f"opponents.fixed names {fixed[0]!r}, but with {seating} the learner plays every seat; "
+                "set collect.seating to opponents, or remove opponents.fixed"
             )
         if self.has_opponents and game.num_seats < 2:
             raise ConfigError(f"{seating}: {game.name} has one seat, so opponents cannot take part")
@@ -248,7 +248,7 @@ def require_device(device: str) -> None:
 def resolve_config(game: str | None = None, *layers: Settings, variant: str | None = None) -> RunConfig:
     """The settings of a run: defaults, then the game's preset, then the given layers in order.
 
-    `variant` names another of the game's presets than the usual one, or than its algorithm's own.
+    `variant` names another preset of the game instead of the usual one.
     """
     given = merged({"game": {}}, *layers, {"game": game} if game else {})
     name = given["game"].get("name") if isinstance(given["game"], dict) else None

@@ -50,7 +50,7 @@ class Outline(Part):
         name, num_acting = self.game.get("name"), 0
         if isinstance(name, str) and name in GAMES:
             num_acting = make_game(**self.game).num_acting
-        elif metrics:  # a user's game: as many as the first update counted
+        elif metrics:  # a user's game: computed from the steps of the first update
             first = metrics[0]
             played = first["update"] * moves
             if self.collect.whole_games:  # rows rest after their games

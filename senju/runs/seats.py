@@ -1,4 +1,4 @@
-"""Settings of the agents, where every seat has its own: model, algorithm and schedule of each."""
+"""Settings of the agents, if every seat has its own: model, algorithm and schedule of each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,7 +37,7 @@ class SeatConfig(Part):
 def settings_of_seats(
     shared: LearnerSettings, seats: Mapping[str, SeatConfig], game: Game, parallel: ParallelOptions
 ) -> tuple[LearnerSettings, ...]:
-    """Each seat's learner: those that all share, with the seat's own settings over them."""
+    """Each seat's learner settings: the shared ones, overridden by the seat's own."""
     for name in seats:
         if not name.isdecimal() or int(name) >= game.num_seats:
             last = game.num_seats - 1
@@ -69,7 +69,7 @@ def settings_of_seats(
 
 
 def resolved_part(registry: Registry[Any], settings: Settings) -> Settings:
-    """A part's settings, completed by the defaults of what they name."""
+    """A part's settings, completed by the defaults of the class that they name."""
     if "name" not in settings:
         raise ConfigError(f"{registry.kind}: no name given; known are {', '.join(registry.names())}")
     return {"name": settings["name"], **registry.configure(settings).model_dump(mode="json")}
@@ -83,7 +83,7 @@ def demands_of(algorithm: Settings) -> Demands:
 def policies_of(
     settings: Sequence[LearnerSettings], decisions_per_turn: int, turns_ahead: int
 ) -> tuple[PolicyPlan, ...]:
-    """The learners' policies, as workers play them and keep their rollouts."""
+    """The learners' policies: how workers play each, and how many turns of its rollouts are kept."""
     policies = []
     for each in settings:
         demands = demands_of(each.algorithm)
@@ -102,7 +102,7 @@ def policies_of(
 
 
 def new_learner(settings: LearnerSettings, view: Game | SeatView) -> Learner:
-    """A learner, at its start."""
+    """A learner with its first weights."""
     setup = LearnerSetup(settings.seed, settings.total_updates, torch.device(settings.device))
     model = make_model(settings.model, view.observation_shape, view.num_actions, settings.seed)
     algorithm = ALGORITHMS.get(settings.algorithm["name"])

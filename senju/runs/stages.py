@@ -124,7 +124,7 @@ def _advice(group: str, stages: Mapping[str, float], shares: Mapping[str, float]
     """What would make the stages of a group shorter; empty where nothing is known to."""
     slowest, waiting = _slowest(group, stages), shares.get(WAITING, 0.0)
     collecting = shares.get(COLLECTING, 0.0) + waiting
-    # they wait for each other, though each has a device of its own
+    # workers and learner wait for each other, though each has its own device
     is_sync = setting.mode == "sync" or setting.backend == "serial"
     is_worthwhile = min(collecting, shares.get(LEARNING, 0.0)) >= WORTHWHILE
     could_overlap = is_sync and setting.device != "cpu" and is_worthwhile
@@ -150,7 +150,7 @@ def _advice_on_collecting(setting: Setting, is_much_idle: bool, could_overlap: b
         in_use = f"{num_workers} of {cores} cores in use, {num_shards} shards"
         return f"more workers would help: {useful} ({in_use})"
     if num_workers > cores:
-        return f"{num_workers} workers take turns on {cores} cores: {useful} would do"
+        return f"{num_workers} workers take turns on {cores} cores: {useful} is enough"
     if min(num_workers, num_shards) < cores:
         return (
             f"more shards would help: a multiple of {cores} keeps all {cores} cores busy, now {num_shards} "

@@ -24,7 +24,7 @@ class Span(NamedTuple):
 
 
 class TimelineMark(NamedTuple):
-    """Something that happened at one time: a worker lost, replaced or paused, …"""
+    """An event at one time: a worker was lost, replaced or paused, …"""
 
     time: float
     message: str
@@ -48,7 +48,7 @@ class Timeline:
         self._num_added = 0
 
     def add_activities(self, activities: Sequence[Activity]) -> None:
-        """Workers played these rollouts."""
+        """Record rollouts that workers played."""
         for worker, task, began, ended in activities:
             self.add(f"worker {worker}", "rollout", began, ended, shard=task.shard, turn=task.turn)
 
@@ -58,7 +58,7 @@ class Timeline:
         self._num_added += 1
 
     def mark(self, time: float, message: str) -> None:
-        """Something happened."""
+        """Record an event."""
         self._marks.append(TimelineMark(time, message))
 
     @property
@@ -67,11 +67,11 @@ class Timeline:
         return self._num_added - len(self._spans)
 
     def spans(self) -> list[Span]:
-        """What is kept, in the order in which it was added."""
+        """The kept spans, in the order in which they were added."""
         return list(self._spans)
 
     def marks(self) -> list[TimelineMark]:
-        """What happened; where older spans were left out, nothing from before those that are kept."""
+        """The marks; if older spans were left out, only those since the first kept span."""
         first = min(span.began for span in self._spans) if self.left_out else -math.inf
         return [mark for mark in self._marks if mark.time >= first]
 
@@ -92,7 +92,7 @@ class Timeline:
             _event("i", mark.message, cat="mark", ts=_microseconds(mark.time - origin), s="g")
             for mark in marks
         ]
-        # what contains another comes before it, also where both begin at once
+        # a span comes before the spans it contains, also if both begin at once
         events.sort(key=lambda event: (event["ts"], -event.get("dur", 0)))
         return {
             "traceEvents": names + events,

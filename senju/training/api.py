@@ -145,7 +145,7 @@ def _require_positive(**numbers: int | None) -> None:
 def checked_arguments(
     game: str | Settings | None, settings: Settings, max_updates: int | None, listener: Any, kind: type
 ) -> tuple[str | None, Settings]:
-    """The game's name and the settings, which take over a game that has settings; wrong arguments raise."""
+    """Check the arguments; a game given with its settings moves into `settings`."""
     refuse_unguarded()
     require_listener(listener, kind)
     if max_updates is not None and not is_whole(max_updates, 1):
@@ -176,7 +176,7 @@ def prepare(
     if preset is not None:
         raise ConfigError(f"preset={shown(preset)} is for new runs; {resume} has its settings already")
     if run is not None:
-        raise ConfigError(f"resume goes on in {resume}; a new run={str(run)!r} cannot be given as well")
+        raise ConfigError(f"resume={str(resume)!r} continues that run; run={str(run)!r} cannot be given too")
     return _prepare_resume(resumed, game, checkpoint, settings)
 
 
@@ -230,7 +230,7 @@ def _prepare_resume(path: Path, game: str | None, checkpoint: str | None, change
 
 
 def _with_good_opponents(config: RunConfig) -> RunConfig:
-    """Refuse opponents that cannot be played before hours of training; give runs paths for any folder."""
+    """Refuse opponents that cannot be played; give runs full paths, which do not depend on the folder."""
     game, evaluation = make_game(**config.game), config.evaluation
     for description in (*evaluation.opponents, *evaluation.final_opponents):
         require_turns_of_two(game)

@@ -29,8 +29,8 @@ class FairLock:
             self._queue.append(mine)
         try:
             with self._changed:
-                is_here = self._changed.wait_for(is_mine, timeout)
-            yield is_here
+                has_lock = self._changed.wait_for(is_mine, timeout)
+            yield has_lock
         finally:
             with self._changed:
                 self._queue.remove(mine)

@@ -1,7 +1,7 @@
 """What a learner and the run share of each agent: its newest weights, its last complete state, its ring.
 
-Every agent has arrays of its own, one writer at a time, and no lock: a reader that was overtaken by a writer
-notices, and reads again.
+Every agent has its own arrays, with one writer at a time and no lock: a reader that a writer has overtaken
+notices it, and reads again.
 """
 
 import json
@@ -29,7 +29,7 @@ _SPARE_BYTES = 2**16
 
 
 class TrainingReport(NamedTuple):
-    """An agent was trained."""
+    """The report of one training."""
 
     trained: Trained
     epsilon: float  # the share of random moves from now on
@@ -37,7 +37,7 @@ class TrainingReport(NamedTuple):
 
     @classmethod
     def of_json(cls, fields: Any) -> "TrainingReport":
-        """A report that was JSON."""
+        """The report in fields read from JSON."""
         trained, epsilon, stages = fields
         return cls(Trained(*trained), epsilon, stages)
 
@@ -67,7 +67,7 @@ class SharedState(SharedWeights):
         self.write(block, number)
 
     def load(self) -> SavedState:
-        """The last complete state; a writer is not waited for."""
+        """The last complete state; does not wait for a writer."""
         block = np.empty(self.num_bytes, np.uint8)
         stamp, number = self.read(block)
         return SavedState(number, *_decode(block), stamp)
@@ -90,7 +90,7 @@ def _decode(block: NDArray[np.uint8]) -> tuple[LearnerState, TrainingReport | No
 
 
 class Room(NamedTuple):
-    """How much an agent needs."""
+    """The shared memory that an agent needs."""
 
     weight_bytes: int
     state_bytes: int
@@ -122,7 +122,7 @@ def find_ring(ring: Ring) -> tuple[dict[str, Any], int]:
 
 
 def map_ring(place: tuple[dict[str, Any], int], view: SeatView, block: mmap.mmap) -> Ring:
-    """The ring that another process has described."""
+    """The ring that another process described by `find_ring`."""
     allocate = Carver(block)
     shape, allocate.num_bytes = place
     return Ring(view, RingShape(**shape), allocate)

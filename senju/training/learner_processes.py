@@ -62,17 +62,17 @@ class LearnerProcesses(LearnerRunner):
         self._waited, self._stages = 0.0, dict[str, float]()
         learning = [seat.seat for seat in self.seats if seat.learns]
         ranks = self._ranks = {seat: rank for rank, seat in enumerate(learning)}
-        self._tasks = Tasks(prefer=lambda training, workers: _dealt(ranks[training.task.seat], workers))
+        self._tasks = Tasks(prefer=lambda training, workers: _worker_of(ranks[training.task.seat], workers))
         self._team: Team | None = None
 
     def share(self, plan: Plan, shared_memory: int) -> None:
-        """The rings that will be attached lie behind this descriptor; processes remove the plan's sockets."""
+        """Share the rings' memory; learners remove the plan's sockets if this process is killed."""
         self._descriptors, self._sockets = [os.dup(shared_memory)], plan.sockets
 
     def attach(self, rings: Sequence[Ring], view: Game | SeatView) -> None:
         """Lay out the agents' memory, and start the processes.
 
-        If collecting goes on meanwhile, wait until they are ready: they would miss the first rollouts.
+        Waits until free-running learners are ready: they would miss the first rollouts.
         """
         refuse_unguarded()
         assert isinstance(view, SeatView), "each agent has one seat"
@@ -85,7 +85,7 @@ class LearnerProcesses(LearnerRunner):
             raise
 
     def _lay_out(self, rings: Sequence[Ring], view: SeatView) -> None:
-        """Everything but the processes, with the agents as they are at their start."""
+        """Make the shared memory, and write each agent's first state into it."""
         assert self._descriptors, "share() comes first"
         unshared = SharedAgents(self.seats, view, list(rings), LearnerMemory((), None), self.is_free_running)
         learners = [unshared.new_learner(seat) for seat in range(len(self.seats))]
@@ -136,7 +136,7 @@ class LearnerProcesses(LearnerRunner):
         return {training.task.seat for training in self._tasks.pending()}
 
     def learn(self, tasks: Sequence[TrainingTask]) -> list[Trained]:
-        """Train these agents; wait for all of them, unless they run free."""
+        """Train these agents; wait for all trainings, unless the learners are free-running."""
         if not tasks and self._team is None:
             return []
         assert self._team is not None, "attach() comes first"
@@ -211,7 +211,9 @@ class LearnerProcesses(LearnerRunner):
             LearnerStatus(
                 worker.index,
                 worker.state,
-                tuple(seat for seat, rank in self._ranks.items() if _dealt(rank, indices) == worker.index),
+                tuple(
+                    seat for seat, rank in self._ranks.items() if _worker_of(rank, indices) == worker.index
+                ),
                 worker.num_finished,
                 worker.restarts,
                 worker.memory_bytes,
@@ -229,6 +231,6 @@ class LearnerProcesses(LearnerRunner):
             os.close(self._descriptors.pop())
 
 
-def _dealt(rank: int, workers: Sequence[int]) -> int:
-    """The worker for the n-th of those that learn: agents are dealt out in turn."""
+def _worker_of(rank: int, workers: Sequence[int]) -> int:
+    """The worker of the n-th learning agent: agents are assigned to workers in turn."""
     return workers[rank % len(workers)]

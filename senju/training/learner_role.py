@@ -94,7 +94,7 @@ class LearnerRole(Role):
         return f"{self.agents.seats[seat].name} (seat {seat})"
 
     def describe_worker(self, index: int) -> str:
-        """Its agents."""
+        """The agents that it trains first."""
         return ", ".join(map(self._name, self.first_seats.get(index, ())))
 
     def on_exhausted(self, task: Assignment, cause: str, attempts: int) -> str:
@@ -119,10 +119,10 @@ def importable_seats(seats: Sequence[LearnerSettings]) -> tuple[list[dict[str, A
 
 
 class LearnerHandler(Handler):
-    """Learners that are built when they are needed, from the state in shared memory.
+    """Builds learners when they are needed, from the state in shared memory.
 
-    So any worker can train any agent. A learner that failed in the middle of a training is thrown away: the
-    next one goes on from the last complete state.
+    So any worker can train any agent. A learner that failed during a training is dropped; the next one
+    continues from the last complete state.
     """
 
     def __init__(self, agents: SharedAgents, first_seats: Sequence[int] = ()) -> None:
@@ -132,7 +132,7 @@ class LearnerHandler(Handler):
         self._learners = {seat: self._restore(seat) for seat in first_seats}
 
     def execute(self, task: Payload) -> Payload:
-        """Train an agent, unless a worker that could not report it any more has done so."""
+        """Train an agent, unless a worker has done so already and was lost before it reported."""
         number, (seat, turns, shards, *others) = task.values
         training = TrainingTask(seat, tuple(turns), tuple(map(tuple, shards)), *others)
         shared = self._agents.memory.states[seat]
@@ -164,7 +164,7 @@ class LearnerHandler(Handler):
 
 
 def new_learner_handler(start: Start) -> LearnerHandler:
-    """In a worker process."""
+    """Make the handler in a worker process."""
     described, viewed, places, rooms, is_following, first_seats = start.payload.values
     seats = [LearnerSettings(**seat) for seat in described]
     view = SeatView(**viewed | {"observation_shape": tuple(viewed["observation_shape"])})

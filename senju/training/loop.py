@@ -1,6 +1,6 @@
 """The training loop: collect, learn, publish, with the learners and the opponents that belong to it.
 
-It knows nothing of runs and folders: the trainer steps the loop and saves it; trials step it themselves.
+It does not use the run folder: the trainer steps the loop and saves it; trials step it themselves.
 """
 
 import dataclasses
@@ -86,7 +86,7 @@ class Loop:
         self.publish()
 
     def weights_of(self, number: int) -> Weights:
-        """Those of a fixed agent, or of a snapshot."""
+        """The weights of a fixed opponent or a snapshot, by its number."""
         assert self.pool is not None
         if number <= len(self.fixed):
             weights = self.fixed[number - 1].weights
@@ -99,7 +99,7 @@ class Loop:
         return self.backend.collect()
 
     def learn(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
-        """Learn from them; note how they ended; take a snapshot for the pool if one is due."""
+        """Learn from rollouts, count their games for the pool, and take a snapshot if one is due."""
         metrics = self.learner.update(rollouts)
         if self.pool is None:
             return metrics
@@ -124,7 +124,7 @@ class Loop:
         return sum(int(each.sum()) for each in lengths)
 
     def count_steps(self, rollouts: Sequence[Rollout]) -> int:
-        """How many decisions those moves had room for."""
+        """Decisions in a batch: its moves, times the seats that act at once."""
         return self.count_moves(rollouts) * self.game.num_acting
 
     def setting(self, num_workers: int) -> Setting:

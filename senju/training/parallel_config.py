@@ -86,11 +86,11 @@ def settings_of(registry: Registry[Any], part: Any) -> Settings:
     settings = _named(part)
     if isinstance(settings, Mapping) and "name" in settings:
         return resolved_part(registry, dict(settings))
-    hint = "workers make their own, and what has no name cannot be made there"
+    hint = "workers build their own by name"
     if isinstance(part, type):
         hint = f"for this class {f'{part.__module__}:{part.__qualname__}'!r}"
     elif isinstance(part, nn.Module):
-        hint = "workers make their own by name; send them the weights with sync_model_to_workers(model)"
+        hint = "workers build their own by name; send them the weights with sync_model_to_workers(model)"
     raise ConfigError(
         f"{registry.kind}={shown(part)}: expected a name ({', '.join(registry.names())}), "
         f"settings with a name, or 'package.module:Class'; {hint}"

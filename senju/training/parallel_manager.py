@@ -58,7 +58,7 @@ AnyWeights = nn.Module | Mapping[str, Tensor | NDArray[Any]] | Weights
 class ParallelManager:
     """Workers that play a game with your network, for a training loop that you write.
 
-    `game` and `model` are names, settings with a name, or `package.module:Class`: every worker makes its
+    `game` and `model` are names, settings with a name, or `package.module:Class`: every worker builds its
     own. Each of the `num_workers` plays `games_per_worker` games. Without timeouts, and with a
     `queue_maxsize` of 1, the same calls give the same bytes on every backend.
 
@@ -265,7 +265,7 @@ class ParallelManager:
         self._take_report()
         status, config = self._backend.status(), self.config
         is_shared_out = config.backend["name"] == "serial" and config.num_workers > 1
-        remark = f"num_workers={config.num_workers}: the serial backend plays the games of all in turn"
+        remark = f"num_workers={config.num_workers}: the serial backend plays all workers' games in turn"
         return {
             **status.as_dict(),
             "set_aside": list(status.set_aside),

@@ -77,7 +77,7 @@ class RunPersistence:
         return {number: self._store.read_weights(name) for number, name in self._blobs.items()}
 
     def note_turn(self, update: int) -> None:
-        """The update's rollouts have been learned from: save them now if the next checkpoint needs them."""
+        """Begin to save an update's rollouts, if the next checkpoint needs them."""
         interval = self.config.checkpoint.interval
         next_save = min(-(-update // interval) * interval, self.config.total_updates)
         for seat, saver in self._savers.items():
@@ -86,7 +86,7 @@ class RunPersistence:
                 saver.note(update - 1)
 
     def _new_savers(self) -> dict[int, RingSaver]:
-        """For each ring that is learned from later: a replay, or rollouts that wait for it."""
+        """A saver for each ring that later updates learn from: a replay, or rollouts not yet learned from."""
         savers, loop = {}, self.loop
         for seat, (ring, policy) in enumerate(zip(loop.backend.rings, loop.plan.policies, strict=True)):
             if policy.keeps_final or policy.kept_turns > 1:
@@ -118,7 +118,7 @@ class RunPersistence:
         return self.run.checkpoints.save(update, Checkpoint(tensors, content, blobs), keep)
 
     def _save_weights(self, pool: OpponentPool) -> None:
-        """Write the weights of opponents that joined since the last checkpoint."""
+        """Write the weights of opponents that joined the pool since the last checkpoint."""
         self._blobs = {
             number: self._blobs.get(number)
             or self._store.write(f"opponent_{number:06d}", {"weights": self.loop.weights_of(number)})

@@ -57,7 +57,7 @@ class TrainingListener:
         """A match against one opponent is over."""
 
     def on_episodes(self, update: int, result: EpisodesResult) -> None:
-        """Episodes were played, where every seat has an agent of its own."""
+        """Episodes of agents that share a world are over."""
 
     def on_checkpoint(self, name: str) -> None:
         """The whole system was saved."""
@@ -122,7 +122,7 @@ class Trainer:
         self._began, self._first, self._first_steps = monotonic(), self.update, self.steps
         saved = self.update if self.run.checkpoints.all() else None
         self._trainings = self._count_trainings()
-        self._evaluate(writer, stop)  # what an earlier stop cut short
+        self._evaluate(writer, stop)  # an evaluation that an earlier stop interrupted
         while self.update < last and not stop.is_set:
             self._wait_while_paused(stop)
             if stop.is_set:
@@ -130,7 +130,7 @@ class Trainer:
             self._one_update(writer)
             is_last = self.update == self.total_updates
             if is_last:
-                self._finish_learning()  # before it is saved and measured
+                self._finish_learning()  # before saving and evaluating
             if is_last or self.update % self.config.checkpoint.interval == 0:
                 self._save()
                 saved = self.update
@@ -184,7 +184,7 @@ class Trainer:
         self.listener.on_update(progress)
 
     def _finish_learning(self) -> bool:
-        """Wait for trainings that go on by themselves; return whether there were any."""
+        """Wait for trainings in the background; return whether there were any."""
         began = monotonic()
         self.loop.finish()
         has_waited = self._note_agents()
@@ -258,7 +258,7 @@ class Trainer:
         return found
 
     def _evaluate(self, writer: MetricsWriter, stop: StopRequest) -> None:
-        """Measure what is due."""
+        """Run the evaluation that is due, if any."""
         if not self._evaluator.is_due(self.update):
             return
         due = Evaluation(self.learner, self.update, self.steps, writer, stop, self.listener)
@@ -285,7 +285,7 @@ class Trainer:
         self.loop.publish_all()
 
     def _describe_games(self, rollouts: list[Rollout]) -> dict[str, float]:
-        """What happened in the games of a batch."""
+        """Metrics of the games in a batch."""
         ended = np.stack([rollout.data.terminated | rollout.data.truncated for rollout in rollouts])
         count = int(ended.sum())
         found = {

@@ -13,16 +13,16 @@ from senju.backends.backend import Backend, BackendStatus
 from senju.errors import ConfigError
 
 READY = ("playing", "waiting", "paused")
-KINDS = {"kill": 3, "hang": 2, "pause": 2, "resize": 2, "reset": 1}  # with how often they come
+KINDS = {"kill": 3, "hang": 2, "pause": 2, "resize": 2, "reset": 1}  # by kind: its relative frequency
 SHORTEST, LONGEST = 0.05, 1.5  # seconds between two disturbances
-_LONGEST_PAUSE = 2  # disturbances that may come before it ends
+_LONGEST_PAUSE = 2  # other disturbances until a pause ends, at most
 
 
 def send_signal(pid: int, number: signal.Signals) -> bool:
     """Send a signal to a descendant of this process; False if it has ended already."""
     try:
         ancestors = [parent.pid for parent in psutil.Process(pid).parents()]
-        if os.getpid() not in ancestors:  # another process has this pid by now
+        if os.getpid() not in ancestors:  # the pid belongs to another process by now
             return False
         os.kill(pid, number)
     except (psutil.NoSuchProcess, ProcessLookupError):

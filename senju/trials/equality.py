@@ -47,7 +47,7 @@ class Verdict:
     updates: int  # compared, including the one that differs
     difference: Difference | None
     num_bytes: int  # found equal
-    digest: str  # of the oracle's last weights
+    digest: str  # of the reference's last weights
     kills: int
     healed: int  # rollouts played again and workers replaced
     seconds: float
@@ -85,15 +85,15 @@ def verify(
     began, moment = monotonic(), random.Random(config.seed)
     disturbed: AbstractContextManager[list[int]]
     threads = math_threads(config.threads or available_cores())
-    with threads, Rig(config, SERIAL) as oracle, Rig(config, settings) as rig:
-        tensors = new_models(oracle.game, config)[0].state_dict()
+    with threads, Rig(config, SERIAL) as reference, Rig(config, settings) as rig:
+        tensors = new_models(reference.game, config)[0].state_dict()
         update = kills = num_bytes = 0
         difference = None
         while difference is None and update < updates:
             update += 1
             disturbed = killing(rig.backend, moment) if kill else nullcontext([])
             with disturbed as killed:
-                difference, num_equal = _advance(oracle, rig, tensors)
+                difference, num_equal = _advance(reference, rig, tensors)
             kills += len(killed)
             num_bytes += num_equal
             on_update(update)
@@ -102,16 +102,16 @@ def verify(
             updates=update,
             difference=difference,
             num_bytes=num_bytes,
-            digest=digest_of(oracle.learner.weights()),
+            digest=digest_of(reference.learner.weights()),
             kills=kills,
             healed=sum(event.kind in EVENTS_OF_HEALING for event in rig.backend.report().events),
             seconds=monotonic() - began,
         )
 
 
-def _advance(oracle: Rig, rig: Rig, tensors: Mapping[str, Tensor]) -> tuple[Difference | None, int]:
+def _advance(reference: Rig, rig: Rig, tensors: Mapping[str, Tensor]) -> tuple[Difference | None, int]:
     """Update both; return the first difference, if there is any, and how many bytes were equal before it."""
-    rigs = oracle, rig
+    rigs = reference, rig
     rollouts = [each.collect() for each in rigs]
     difference = compare_rollouts(*rollouts)
     if difference is not None:

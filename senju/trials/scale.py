@@ -15,7 +15,7 @@ _MOST_SHARDS = 64
 
 
 class Scale(NamedTuple):
-    """How much is played per update where the settings do not say."""
+    """How much is played per update, unless the settings say otherwise."""
 
     num_shards: int  # or a multiple of it, where games_per_shard is None and the game's preset has more
     games_per_shard: int | None = None  # None: as the game's preset has it, but at most the default
@@ -51,7 +51,7 @@ def scaled_config(game: str | None, scale: Scale, *layers: Settings) -> RunConfi
 
 
 def _collect_settings(scale: Scale, usual: Settings, asked: Settings) -> Settings:
-    """Games and steps at that scale, around those that are asked for."""
+    """Games and steps at that scale, unless they are given."""
     default = CollectConfig.model_fields["games_per_shard"].default
     rows = asked.get("games_per_shard", scale.games_per_shard or min(usual["games_per_shard"], default))
     steps = scale.rollout_steps or usual["rollout_steps"]
@@ -65,7 +65,7 @@ def _collect_settings(scale: Scale, usual: Settings, asked: Settings) -> Setting
 
 
 def _algorithm_settings(scale: Scale, collect: Settings, usual: Settings, given: Settings) -> Settings:
-    """A minibatch that divides the batch, and learning at once, where none is asked for."""
+    """A minibatch that divides the batch, and learning from the first update, unless they are given."""
     algorithm = merged(usual, {"algorithm": given.get("algorithm", {})})["algorithm"]
     if not isinstance(algorithm, dict):
         return {}

@@ -124,7 +124,7 @@ def soak(
 
 
 class _Disturbed:
-    """A run that one thread trains and this one disturbs."""
+    """A run that another thread trains while this one disturbs it."""
 
     def __init__(
         self, config: RunConfig, seed: int, on_progress: ProgressCallback, stop: StopRequest
@@ -141,7 +141,7 @@ class _Disturbed:
         self._began = self._sampled = self._progressed = monotonic()
 
     def run(self, seconds: float) -> tuple[_Result, SoakStatistics]:
-        """Start, disturb for so long, calm down, and close."""
+        """Start, disturb for `seconds`, end the disturbances, and close."""
         rig = self._rig.__enter__()
         try:
             self._began = began = monotonic()
@@ -251,13 +251,14 @@ def _check(
 ) -> tuple[int | None, Difference | None]:
     """Repeat the updates serially, and compare the weights after each and the state at the end."""
     began, first_different = monotonic(), None
-    with math_threads(config.threads or available_cores()), Rig(config, SERIAL) as oracle:
+    with math_threads(config.threads or available_cores()), Rig(config, SERIAL) as reference:
         for update, fingerprint in enumerate(result.fingerprints, 1):
-            oracle.update()
-            oracle.backend.report()  # activities would pile up
-            if first_different is None and digest_of(oracle.learner.weights(), _DIGEST_BYTES) != fingerprint:
+            reference.update()
+            reference.backend.report()  # activities would pile up
+            digest = digest_of(reference.learner.weights(), _DIGEST_BYTES)
+            if first_different is None and digest != fingerprint:
                 first_different = update
             on_progress(SoakProgress("checking", monotonic() - began, update, 1, statistics))
-        tensors = new_models(oracle.game, config)[0].state_dict()
-        weights = compare_weights(oracle.learner.weights(), result.weights, tensors)
-        return first_different, weights or compare_states(oracle.backend.snapshot(), result.states)
+        tensors = new_models(reference.game, config)[0].state_dict()
+        weights = compare_weights(reference.learner.weights(), result.weights, tensors)
+        return first_different, weights or compare_states(reference.backend.snapshot(), result.states)

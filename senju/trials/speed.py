@@ -53,7 +53,7 @@ def ratio_spread(numerators: Sequence[float], denominators: Sequence[float]) -> 
 
 
 class Entrant(NamedTuple):
-    """One of the set-ups that are compared."""
+    """A backend with its threads: one line of the comparison."""
 
     name: str
     backend: Settings
@@ -77,7 +77,7 @@ class Figures(Generic[Figure]):
     learning: Figure
     publish_seconds: Figure  # once
     end_to_end: Figure
-    allowed: Figure  # end to end, by the stages alone
+    allowed: Figure  # the end-to-end speed that the stages alone allow
     memory_bytes: Figure  # of all processes
     worker_bytes: Figure  # of the largest worker
     collecting_stages: dict[str, float]  # seconds
@@ -92,10 +92,10 @@ class Summary(Figures[Spread]):
     """An entrant's figures and stages over all repeats; ratios are taken repeat by repeat."""
 
     entrant: Entrant
-    reached: Spread  # end to end over what the stages alone allow
-    efficiency: Spread | None  # collecting over n times that of one worker; None for the serial backend
-    collecting_over_serial: Spread  # over the serial backend's with one thread
-    end_to_end_over_serial: Spread  # over the serial backend's with the same threads
+    reached: Spread  # end to end ÷ what the stages alone allow
+    efficiency: Spread | None  # collecting ÷ (workers × that of one); None for the serial backend
+    collecting_over_serial: Spread  # ÷ the serial backend's with one thread
+    end_to_end_over_serial: Spread  # ÷ the serial backend's with the same threads
 
 
 def entrants(config: RunConfig, backend: str, workers: Sequence[int]) -> list[Entrant]:
@@ -198,7 +198,7 @@ def _allowed(config: RunConfig, collecting: float, learning: float, publishing: 
 Results = dict[str, list[Figures[float]]]  # the repeats of each entrant, by its name
 
 
-def race(
+def measure_all(
     config: RunConfig,
     field: Sequence[Entrant],
     seconds: float,

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 from senju.usi.protocol import GoLimits
 
-USUAL_MOVES: Final = 40  # a move gets this part of the main time
-FEWEST_MOVES: Final = 20  # own moves that a clock must last for, even late in a game
-LONGEST_PART: Final = 8  # an undecided search may take this part of the main time
+USUAL_MOVES: Final = 40  # a move usually takes 1/40 of the main time
+FEWEST_MOVES: Final = 20  # own moves that the clock must still last for, even late in a game
+LONGEST_PART: Final = 8  # an undecided search takes at most 1/8 of the main time
 LONGEST_GAME: Final = 512  # plies that a sudden-death clock must last for
 INCREMENT_SHARE: Final = 0.9  # of the increment is used at once; the rest accumulates
 
@@ -80,12 +80,12 @@ class Pace:
     def __init__(self) -> None:
         self._slow = 0.0
         self._recent: deque[float] = deque(maxlen=REMEMBERED)
-        self._is_tried = True  # there was a batch since `begin`
+        self._is_tried = True  # whether a batch was searched since `begin`
 
     def begin(self) -> None:
         """Start a new move."""
         if not self._is_tried and self._recent:
-            self._recent.popleft()  # so that a pace too slow for any batch is eventually tried again
+            self._recent.popleft()  # so that a too slow prediction is forgotten in the end
         self._slow, self._is_tried = 0.0, False
 
     def note(self, seconds: float) -> None:

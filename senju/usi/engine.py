@@ -49,7 +49,7 @@ class Engine:
     def run(self, stream: BinaryIO) -> None:
         """Serve until `quit` or the end of the input; afterwards, no thread reads from the stream."""
         with closing(Input(stream)) as source:
-            # daemon: a second Ctrl-C ends the program even if the other side does not take the thread's lines
+            # daemon: a second Ctrl-C ends the program even if the other side does not read its lines
             reader = Thread(target=self._read, args=(source,), name="usi-reader", daemon=True)
             reader.start()
             try:

@@ -9,7 +9,7 @@ from senju.usi.options import EngineConfig
 from senju.usi.protocol import GoLimits
 from senju.usi.situation import Situation
 
-DECIDED_SHARE: Final = 0.4  # of the time so far: a best move unchanged for so long is decided
+DECIDED_SHARE: Final = 0.4  # of the time so far; a best move that is unchanged for longer is decided
 
 
 class SearchRequest:
@@ -20,9 +20,8 @@ class SearchRequest:
     ) -> None:
         self.situation, self.limits, self.config, self.game_number = situation, limits, config, game_number
         self.is_answered = self.is_stopping = False  # stopping: the other side asked for the answer
-        self.due = (
-            Event()
-        )  # set when the answer may be sent; with `infinite` or `ponder`, when it is asked for
+        # set when the answer may be sent; with `infinite` or `ponder`, when it is asked for
+        self.due = Event()
         costs = {"overhead": config.move_overhead, "margin": config.byoyomi_margin}
         self._budget = plan(limits, situation.position.side, situation.ply, **costs)
         self._clock_started: float | None = None  # None while pondering, and with `infinite`

@@ -38,7 +38,7 @@ class Thinker:
         self._load, self._writer = load, writer
         self._model: Model | None = None
         self._search: TreeSearch | None = None
-        self._searched: SearchRequest | None = None  # the search's tree belongs to it
+        self._searched: SearchRequest | None = None  # the request that the tree belongs to
         self._pace = Pace()
         self._lost: list[SearchRequest] = []  # own moves in a row whose winning chance was too small
         self.is_ready = False
@@ -55,7 +55,7 @@ class Thinker:
         log.info("ready after %.1f s", time.monotonic() - started)
 
     def _rehearse(self, rules: ShogiRules, config: EngineConfig) -> None:
-        """Run everything once that takes longer the first time."""
+        """Run once everything that takes longer the first time."""
         position = situation_after(SetPosition(None, ()), rules).position
         search = self._new_search(position, config)
         for _ in range(2):

@@ -60,7 +60,7 @@ STATUS = {
 
 
 class Trained:
-    """A run's folder, and a server that answers for it: in the order given, the last one for ever."""
+    """A run's folder, and a server that gives these answers in order, and repeats the last one."""
 
     def __init__(self, path: Path, answers: tuple[dict[str, Any], ...]) -> None:
         self.path = path

@@ -360,7 +360,7 @@ def test_trusted_code_elsewhere_does_not_make_the_current_folder_importable(
 def test_processes_load_what_the_command_was_allowed_to(
     own_game: str, tmp_path: Path, start_senju: Start
 ) -> None:
-    """The arena's workers and the processes of several agents open the runs again."""
+    """A tournament's workers and the processes of several agents open the runs again."""
     options = [option for text in SETTINGS for option in ("--set", text)]
     finish(start_senju("train", own_game, "--agents", 2, "--run", "runs", *options))
     (tmp_path / "other").mkdir()

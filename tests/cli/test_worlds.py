@@ -74,7 +74,7 @@ def test_agents_of_different_kinds_are_listed_separately(invoke: Invoke) -> None
     assert_mentions(output, "2 agents by dqn", "mlp (2,101 weights each)", "1 agent by ppo")
 
 
-def test_training_result_as_json_has_the_last_measuring(invoke: Invoke) -> None:
+def test_training_result_as_json_has_the_last_evaluation(invoke: Invoke) -> None:
     summary = json.loads(invoke("train", "--run", "run", "--json", *options_for(3)).stdout)
     (record,) = summary["episodes"]
     assert (record["update"], len(record["rewards"]), len(record["random"])) == (3, 3, 3)

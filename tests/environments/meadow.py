@@ -1,6 +1,6 @@
 """A small world in ordinary Python, as users write them: foragers on a meadow where berries grow.
 
-Nothing here knows of senju. The agents stack the last two states, draw from all three global
+Nothing here imports senju. The agents stack the last two states, draw from all three global
 generators, and count their steps while acting.
 """
 

@@ -1,4 +1,4 @@
-"""Whatever kind of configuration a user has, the same settings are read of it, and factories get it."""
+"""Every kind of configuration gives the same settings, and factories get it as it is."""
 
 import argparse
 import dataclasses
@@ -12,7 +12,7 @@ import pytest
 from senju.environments.config import WorldOptions, read_settings
 from senju.environments.environment import ParallelEnvironment
 from senju.environments.factory import WorldFactory, WorldSource
-from senju.environments.generators import Purpose, generators_given_back
+from senju.environments.generators import Purpose, generators_restored
 from senju.errors import ConfigError
 from tests.environments.meadow import Meadow, make_config
 from tests.environments.runs import knowledge
@@ -101,8 +101,8 @@ def new_source(config: Any) -> WorldSource:
 @pytest.mark.parametrize("kind", SPAN_STYLES)
 def test_configurations_arrive_in_other_processes(kind: str) -> None:
     arrived = WorldSource.unpacked(new_source(SPAN_STYLES[kind]).packed())
-    with generators_given_back():
-        config = arrived.new_world(0, Purpose.CENTRE).config
+    with generators_restored():
+        config = arrived.new_world(0, Purpose.LEARNING_WORLD).config
     assert read_settings(config) == read_settings(SPAN_STYLES[kind])
     if kind != "classes":
         assert type(config) is type(SPAN_STYLES[kind])

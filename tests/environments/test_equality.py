@@ -53,7 +53,7 @@ def test_bytes_of_different_runs_differ(expected: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("factory", [Residual, Filing])
-def test_what_is_left_of_earlier_episodes_and_generators_of_its_own_do_not_matter(factory: Any) -> None:
+def test_state_of_earlier_episodes_and_a_worlds_own_generators_do_not_change_the_result(factory: Any) -> None:
     here, there = learned(factory, enabled=False), learned(factory, use_threads=True, num_workers=3)
     assert here == there
     env, _ = run(factory, enabled=False)

@@ -94,7 +94,7 @@ def test_what_functions_remember_comes_back(is_bound: bool) -> None:
     assert count() == 2
 
 
-def test_object_that_came_by_from_elsewhere_is_not_written_to() -> None:
+def test_object_from_outside_the_world_is_not_written_to() -> None:
     elsewhere = np.full(3, 5)
     holder: Any = Holder(board=np.zeros(3, int))
     snapshot = WorldSnapshot(holder)

@@ -22,7 +22,7 @@ BY_VALUES = Acting("action_values")
 
 
 class Fixed(Model):
-    """The same logits wherever it stands; keeps what it was shown."""
+    """The same logits for every observation; records the observations."""
 
     def __init__(self, logits: list[float]) -> None:
         super().__init__((3,), 3, ModelConfig())

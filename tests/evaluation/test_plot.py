@@ -114,7 +114,7 @@ def test_rewards_of_many_agents_and_many_updates_stay_readable() -> None:
     assert 100 <= longest <= 150
 
 
-def test_rewards_without_any_measuring_are_an_empty_picture() -> None:
+def test_rewards_without_any_evaluation_are_an_empty_picture() -> None:
     picture = ElementTree.fromstring(rewards_svg([], []))
     assert picture.findall(f"{SVG}line")
     assert not picture.findall(f"{SVG}polyline")

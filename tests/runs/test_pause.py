@@ -71,7 +71,7 @@ def test_closed_gate_holds_the_loop_until_it_is_opened(gate: PauseGate, loop: Lo
     assert loop.updates > reached
 
 
-def test_gate_closed_again_at_once_never_says_the_loop_stands_while_it_runs(
+def test_gate_closed_again_at_once_reports_a_waiting_loop_only_while_it_waits(
     gate: PauseGate, loop: Loop
 ) -> None:
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""Runs in which every seat has an agent of its own: their agents, measurings, pictures and refusals."""
+"""Runs in which every seat has an agent of its own: their agents, evaluations, pictures and refusals."""
 
 import json
 import signal
@@ -70,7 +70,7 @@ def test_what_was_measured_at_the_end_is_what_was_saved(hunt: Run) -> None:
     assert hunt.episodes[-1]["rewards"] == measured_again(hunt)
 
 
-def test_measurings_are_records_with_random_play_beside_them(hunt: Run) -> None:
+def test_evaluations_are_records_with_random_play_beside_them(hunt: Run) -> None:
     first, last = hunt.episodes
     assert (first["update"], last["update"]) == (2, 4)
     assert last["steps"] == hunt.metrics[-1]["steps"]
@@ -83,7 +83,7 @@ def test_measurings_are_records_with_random_play_beside_them(hunt: Run) -> None:
     assert hunt.evaluations == []
 
 
-def test_every_measuring_leaves_a_film_of_an_episode(hunt: Run) -> None:
+def test_every_evaluation_leaves_a_film_of_an_episode(hunt: Run) -> None:
     assert [record["film"] for record in hunt.episodes] == [
         "episodes/update_000002.gif",
         "episodes/update_000004.gif",
@@ -120,7 +120,7 @@ def test_update_in_which_no_game_ends_has_no_reward_per_game(tmp_path: Path) -> 
     assert all("reward_per_game" in record for record in wholes)
 
 
-def test_measuring_and_saving_are_not_noticed_by_training(hunt: Run, tmp_path: Path) -> None:
+def test_evaluation_and_saving_do_not_change_training(hunt: Run, tmp_path: Path) -> None:
     watched = train_hunt(
         tmp_path / "watched", evaluation={"interval": 1, "games": 20}, checkpoint={"interval": 1}
     )
@@ -148,9 +148,7 @@ class StopsAtUpdate(TrainingListener):
 
 
 @pytest.mark.parametrize("update", [2, 4])
-def test_measuring_that_a_stop_prevented_is_made_up_for_on_resume(
-    tmp_path: Path, hunt: Run, update: int
-) -> None:
+def test_evaluation_that_a_stop_prevented_is_done_on_resume(tmp_path: Path, hunt: Run, update: int) -> None:
     run = Run.create(tmp_path / "hunt", resolve_config(None, hunt_settings()))
     stop = StopRequest()
     assert not Trainer(run, StopsAtUpdate(stop, update)).train(stop)

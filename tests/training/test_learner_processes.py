@@ -87,7 +87,7 @@ def shared_team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
 
 @pytest.fixture
 def team(shared_team: Team) -> Iterator[Team]:
-    """Where they stand does not matter: they always stand where the oracle does."""
+    """The shared team: agents and oracle have had the same trainings, however many."""
     shared_team.runner.take_events()
     yield shared_team
     shared_team.runner.is_free_running = False

@@ -22,7 +22,7 @@ from senju.runs.interrupt import StopRequest
 from senju.runs.run import Run
 from senju.training.multi_run.api import is_of_several, open_agents, prepare_several, train_several
 from senju.training.multi_run.comparison import COMPARISON, compare, play_each_other, save_comparison
-from senju.training.multi_run.group import GroupListener, Trainee, is_finished, seat_agents, train_agents
+from senju.training.multi_run.group import GroupListener, Trainee, is_finished, new_trainees, train_agents
 from senju.training.multi_run.shares import deal_out, on_cores, parse_devices, share_out, usable_cores
 from tests.conftest import DECISIONS_PER_UPDATE, SMALL, Train
 from tests.facts import Facts, mentions
@@ -175,7 +175,7 @@ def test_run_is_finished_when_nothing_is_left_to_train_or_to_measure(train_small
 
 def test_finished_agents_take_no_cores(train_small: Train) -> None:
     done, half = train_small("several/agent_1"), train_small("several/agent_2", seed=1, max_updates=2)
-    first, second = seat_agents([done, half])
+    first, second = new_trainees([done, half])
     assert (first.state, first.cores, first.update) == ("finished", (), 4)
     assert (second.state, second.cores, second.update) == ("starting", usable_cores(), 2)
 
@@ -224,7 +224,7 @@ def test_agents_of_a_game_without_matches_do_not_meet(train_small: Train, tmp_pa
 
 
 class Heard(GroupListener):
-    """What was heard of agents, in order."""
+    """Records the calls of a listener, in order."""
 
     def __init__(self) -> None:
         self.ends: list[Trainee] = []
@@ -264,7 +264,7 @@ def open_files() -> set[str]:
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="this system does not tell")
 def test_second_interrupt_ends_all_agents_at_once(tmp_path: Path, settings: Settings) -> None:
     files, running = open_files(), set(psutil.Process().children())
-    agents = seat_agents(create(tmp_path / "several", settings))
+    agents = new_trainees(create(tmp_path / "several", settings))
     heard = Heard()
     with pytest.raises(KeyboardInterrupt):
         train_agents(agents, Impatient(), heard)
@@ -283,7 +283,7 @@ def test_process_that_cannot_be_started_is_that_agents_failure(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     files, heard = open_files(), Heard()
-    agents = seat_agents(create(tmp_path / "several", settings))
+    agents = new_trainees(create(tmp_path / "several", settings))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     train_agents(agents, StopRequest(), heard)
     assert heard.ends == agents
@@ -298,7 +298,7 @@ def test_agent_that_is_asked_to_stop_while_it_starts_saves_all_the_same(
     tmp_path: Path, settings: Settings
 ) -> None:
     runs, heard = create(tmp_path / "several", settings), Heard()
-    agents = seat_agents(runs)
+    agents = new_trainees(runs)
     train_agents(agents, Hasty(), heard)  # Python itself is not up yet
     assert [agent.state for agent in agents] == ["stopped"] * 2, [agent.last_lines for agent in agents]
     assert heard.updates == [(0, 0)] * 2, "where each began"
@@ -332,7 +332,7 @@ def is_trainer(process: psutil.Process, index: int) -> bool:
 def test_killed_agent_has_failed_and_is_not_tried_again(tmp_path: Path, settings: Settings) -> None:
     """A killed agent is not restarted; the others are trained to their end."""
     endless = merged(settings, {"total_steps": 10**6 * DECISIONS_PER_UPDATE})
-    agents = seat_agents(create(tmp_path / "several", settings))
+    agents = new_trainees(create(tmp_path / "several", settings))
     agents[0].run.save_config(
         senju.runs.run_config.resolve_config(None, merged(endless, {"game": "tic_tac_toe"}))
     )

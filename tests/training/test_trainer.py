@@ -89,7 +89,7 @@ def test_the_size_of_a_shard_decides_the_bits_and_says_so(train_small: Train) ->
     assert names[1] - names[0] == {"shard.1.states", "shard.1.clock", "shard.1.seated"}
 
 
-def test_measuring_strength_and_saving_are_not_noticed_by_training(train_small: Train) -> None:
+def test_evaluation_and_saving_do_not_change_training(train_small: Train) -> None:
     quiet = train_small("quiet", updates=6)
     evaluation = {"interval": 1, "opponents": ["random", "minimax:2"]}
     watched = train_small("watched", updates=6, evaluation=evaluation, checkpoint={"interval": 1})
@@ -290,7 +290,7 @@ class StopsAtEvaluation(TrainingListener):
         self.stop.signal = signal.SIGINT
 
 
-def test_evaluation_cut_short_is_made_up_for_on_resume(tmp_path: Path, small: Settings) -> None:
+def test_interrupted_evaluation_is_completed_on_resume(tmp_path: Path, small: Settings) -> None:
     opponents = ["random", "minimax:1", "minimax:2"]
     settings = merged(small, {"evaluation": {"opponents": opponents}, "total_steps": 256})
     run = Run.create(tmp_path / "run", resolve_config("tic_tac_toe", settings))

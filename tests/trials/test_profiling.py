@@ -1,4 +1,4 @@
-"""A profile tells all of the time, and draws it."""
+"""A profile accounts for all of the time, and draws it."""
 
 import json
 from pathlib import Path

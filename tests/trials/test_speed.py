@@ -16,7 +16,7 @@ from senju.trials.speed import (
     Spread,
     at_rest,
     entrants,
-    race,
+    measure_all,
     ratio_spread,
     spread,
     summarise,
@@ -54,12 +54,14 @@ def test_workers_keep_the_settings_of_the_backend_that_the_config_names() -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_race_measures_every_stage_of_every_entrant_in_every_repeat(mode: str) -> None:
+def test_every_stage_of_every_entrant_is_measured_in_every_repeat(mode: str) -> None:
     config = small(collect={"mode": mode}, threads=1)
     field = entrants(config, "threads", [1, 2])
-    told: list[tuple[int, str, str]] = []
-    results = race(config, field, 0.01, 2, lambda repeat, who, stage: told.append((repeat, who.name, stage)))
-    assert told == [
+    stages: list[tuple[int, str, str]] = []
+    results = measure_all(
+        config, field, 0.01, 2, lambda repeat, who, stage: stages.append((repeat, who.name, stage))
+    )
+    assert stages == [
         (repeat, entrant.name, stage)
         for repeat in range(2)
         for entrant in field
@@ -78,7 +80,7 @@ def test_learning_from_a_replay_is_measured_once_it_has_begun() -> None:
     dqn = {"name": "dqn", "learning_starts": 3000, "replay_size": 4000, "replay_ratio": 0.2}
     against = {"collect": {"seating": "opponents"}, "opponents": {"snapshot_interval": 1}}
     config = small(algorithm=dqn, threads=1, **against)
-    (figures,) = race(config, entrants(config, "serial", [1]), 0.01, 1)["serial, 1 thread"]
+    (figures,) = measure_all(config, entrants(config, "serial", [1]), 0.01, 1)["serial, 1 thread"]
     assert min(figures.collecting, figures.learning, figures.end_to_end) > 0
     assert {"store", "sample", "targets", "backward"} <= set(figures.learning_stages)
     assert {"evaluate", "opponents"} <= set(figures.collecting_stages)

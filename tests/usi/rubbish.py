@@ -1,4 +1,4 @@
-"""Lines such as no sane program would send: whole commands, torn ones, and plain noise, by a seed."""
+"""Malformed input by a seed: whole commands, torn ones, and random bytes."""
 
 import random
 from collections.abc import Callable, Iterator

@@ -52,7 +52,7 @@ def test_increment_does_not_let_the_time_run_out() -> None:
     assert plan(limits(500, increment=10_000), 0, 0, **COSTS) == Budget(400, 400)
 
 
-def test_last_hope_is_an_increment_that_was_added_already() -> None:
+def test_empty_clock_uses_an_increment_that_was_added_already() -> None:
     assert plan(limits(0, increment=10_000), 0, 0, **COSTS).longest == pytest.approx(0.9 * 9970)
 
 

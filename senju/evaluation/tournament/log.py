@@ -25,7 +25,7 @@ Header = dict[str, Any]
 
 
 def make_header(game: Game, participants: list[Participant], settings: TournamentSettings) -> Header:
-    """The identity of an arena: arenas with equal headers play the same games."""
+    """The identity of a tournament: those with equal headers play the same games."""
     return {
         "format": FORMAT,
         "game": {"name": game.name, **game.config.model_dump(mode="json")},
@@ -35,7 +35,7 @@ def make_header(game: Game, participants: list[Participant], settings: Tournamen
 
 
 def read_header(folder: Path) -> Header | None:
-    """The header of the arena in a folder; None if there is none that can be read."""
+    """The header of the tournament in a folder; None if there is none that can be read."""
     try:
         with open(open_file(folder / LOG, os.O_RDONLY), "rb") as file:
             header = json.loads(file.readline())
@@ -48,7 +48,7 @@ def read_header(folder: Path) -> Header | None:
 def opened_log(
     folder: Path, header: Header, schedule: TournamentSchedule, fresh: bool
 ) -> Iterator["TournamentLog"]:
-    """The log of an arena, new or continued; `schedule` gets the results in it."""
+    """The log of a tournament, new or continued; `schedule` gets the results in it."""
     with ExitStack() as files:
         with explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,9 @@ def explained(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RunFolderError(f"cannot write the arena to {folder}: {describe_os_error(error)}") from error
+        raise RunFolderError(
+            f"cannot write the tournament to {folder}: {describe_os_error(error)}"
+        ) from error
 
 
 def _appending(path: Path) -> BinaryIO:
@@ -72,12 +74,12 @@ def _appending(path: Path) -> BinaryIO:
 
 
 def _lock(lock: BinaryIO, folder: Path) -> None:
-    """Keep other arenas out of the folder; the lock ends with the process."""
+    """Keep other tournaments out of the folder; the lock ends with the process."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise RunFolderError(
-            f"another arena is being played in {folder}; wait for it, or choose --out"
+            f"another tournament is being played in {folder}; wait for it, or choose --out"
         ) from None
 
 
@@ -97,8 +99,8 @@ class TournamentLog:
             return
         if lines[0] != header:
             raise RunFolderError(
-                f"{self.path.parent} holds another arena ({_difference(lines[0], header)}); --fresh starts "
-                "anew and forgets it, --out takes another folder"
+                f"{self.path.parent} holds another tournament ({_difference(lines[0], header)}); "
+                "--fresh forgets it and starts anew, --out takes another folder"
             )
         for number, record in enumerate(lines[1:], 2):
             try:
@@ -134,12 +136,12 @@ class TournamentLog:
 
     def _damaged(self, number: int) -> RunFolderError:
         return RunFolderError(
-            f"{self.path}, line {number} is not what an arena writes; --fresh starts anew, or choose --out"
+            f"{self.path}, line {number} is no line of a tournament; --fresh starts anew, or choose --out"
         )
 
 
 def _difference(found: Any, wanted: Header) -> str:
-    """How the arena in a folder differs, as text."""
+    """How the tournament in a folder differs, as text."""
     if not isinstance(found, dict) or found.keys() != wanted.keys() or found["format"] != wanted["format"]:
         return "of another version of senju"
     if found["game"] != wanted["game"]:

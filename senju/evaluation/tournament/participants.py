@@ -15,7 +15,7 @@ from senju.opponents.players import AgentPlayer, Player
 
 @dataclass(frozen=True)
 class Participant:
-    """A player of the arena."""
+    """A player of a tournament."""
 
     name: str  # shown to people; seeds are made from it, so it contains no folder's path
     description: str  # for `make_player`, in any process
@@ -26,7 +26,7 @@ def find_participants(game: Game, descriptions: Sequence[str]) -> list[Participa
     """The participants in the order given; runs are pinned to the update they are at now."""
     if len(descriptions) < 2:
         given = f"only {descriptions[0]!r}" if descriptions else "none"
-        raise ConfigError(f"an arena needs two participants or more; given: {given}")
+        raise ConfigError(f"a tournament needs two participants or more; given: {given}")
     full = [with_full_path(with_update(description)) for description in descriptions]
     for index, description in enumerate(full):
         earlier = full.index(description)

@@ -1,4 +1,4 @@
-"""An arena as a picture: a heat map of the scores of all pairs, and the ratings with error bars."""
+"""A tournament as a picture: a heat map of the scores of all pairs, and the ratings with error bars."""
 
 from collections.abc import Sequence
 from html import escape

@@ -44,9 +44,9 @@ def run_tournament(
 ) -> TournamentResult:
     """Play all pairs of players; the result is the same for any number of workers.
 
-    The folder gets the log, `results.json` and `arena.svg`. An unfinished arena in it is continued; another
-    arena is refused unless `fresh`. The default folder is the one where the same arena was begun, or
-    `arena-DATE`. `num_workers=0` uses all cores; one worker plays in this process. When `stop` is set, the
+    The folder gets the log, `results.json` and `arena.svg`. An unfinished tournament in it is continued;
+    another one is refused unless `fresh`. The default folder is the one where the same tournament was begun,
+    or `arena-DATE`. `num_workers=0` uses all cores; one worker plays in this process. When `stop` is set, the
     running games are abandoned, and the result so far is returned.
     """
     refuse_unguarded()
@@ -60,7 +60,7 @@ def run_tournament(
         with explained(folder):
             for path in (folder / RESULTS, folder / PICTURE):
                 is_there(path)  # refuses a link before any game is played
-                if fresh:  # if this arena is cut off, no other one's result is taken for its own
+                if fresh:  # so that an interrupted tournament is not shown with the result of another
                     path.unlink(missing_ok=True)
 
         def take(task: MatchTask, score: Score) -> None:
@@ -102,7 +102,7 @@ class _Stopped(Exception):  # noqa: N818  # no error
 
 
 def _usual_folder(header: dict[str, object]) -> Path:
-    """The folder where the same arena was begun, or a new `arena-DATE` in the current one."""
+    """The folder where the same tournament was begun, or a new `arena-DATE` in the current one."""
     begun = [folder for folder in sorted(Path().glob("arena-*")) if read_header(folder) == header]
     if begun:
         return begun[-1]

@@ -19,7 +19,7 @@ from senju.opponents.score import NO_GAMES, Z95, Interval, Score, wilson_interva
 
 SMALLEST_CHUNK = 20  # games; even
 MOST_CHECKS = 10  # of whether a pair's result is clear
-ERROR = 0.05  # of a pair: how often it may be called clear, though both are equal
+ERROR = 0.05  # probability that a pair of equal players is called clear
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class TournamentSettings:
 
     @cached_property
     def quantile(self) -> float:
-        """Of the standard normal distribution, for intervals.
+        """The quantile of the standard normal distribution for intervals.
 
         With many checks, one of them finds a difference sooner or later, even between equal players. So the
         error is divided among the checks (Bonferroni): together they are as reliable as one 95 % interval.
         """
-        looks = self.num_chunks if self.early_stop else 1
-        return NormalDist().inv_cdf(1 - ERROR / looks / 2)
+        checks = self.num_chunks if self.early_stop else 1
+        return NormalDist().inv_cdf(1 - ERROR / checks / 2)
 
     def interval(self, score: Score) -> Interval:
         """The interval of the mean; with 95 %, it holds at all checks together."""
@@ -100,7 +100,7 @@ class TournamentSchedule:
 
     @property
     def is_over(self) -> bool:
-        """Whether every pair is."""
+        """Whether every pair is decided or played out."""
         return all(pair.is_over for pair in self.pairs.values())
 
     @property

@@ -16,7 +16,7 @@ from senju.runs.run_config import RunConfig, resolve_config
 from senju.runs.run_folder import ARENA, CONFIG, new_folder, refuse_links
 from senju.training.api import checked_arguments, free_folder, prepare
 from senju.training.multi_run.comparison import COMPARISON
-from senju.training.multi_run.group import GroupListener, Trainee, seat_agents, train_agents
+from senju.training.multi_run.group import GroupListener, Trainee, new_trainees, train_agents
 from senju.training.multi_run.shares import deal_out, on_cores, share_out, usable_cores
 from senju.trust import trusting
 
@@ -53,7 +53,7 @@ def train_several(
         raise ConfigError(f"devices={shown(devices)}: expected a list of names, like cpu or cuda:0")
     with trusting(trust):
         runs = prepare_several(game, agents, devices, folder, resumed, settings, workers, preset)
-    trainees = seat_agents(runs)
+    trainees = new_trainees(runs)
     with stop_on_signals() as stop:
         train_agents(trainees, stop, listener, max_updates)
     if stop.is_set:
@@ -90,7 +90,7 @@ def prepare_several(
             prepare(game, None, each.path, None, changes, workers) for each in open_agents(resume, num_agents)
         ]
     if num_agents is None:
-        raise ConfigError("say how many agents to train")
+        raise ConfigError("say how many agents to train: agents=N")
     if not is_whole(num_agents, 1, MAX_AGENTS):
         raise ConfigError(f"agents={shown(num_agents)}: expected 1 to {MAX_AGENTS}")
     settings = with_opponents(settings)
@@ -155,7 +155,7 @@ def _agent_folders(folder: Path) -> dict[int, Path]:
 
 
 def _require_importable(config: RunConfig) -> None:
-    """Refuse classes of the user's script, which other processes do not run."""
+    """Refuse classes of the user's script, which other processes cannot find."""
     parts = [(kind, getattr(config, kind)["name"]) for kind in ("game", "model", "algorithm")]
     for kind, name in (*parts, *(("opponent", name) for name in config.opponents.fixed)):
         if name.startswith("__main__:"):

@@ -15,7 +15,7 @@ from senju.training.multi_run.group import Trainee
 
 COMPARISON = "comparison.json"
 GAMES_PER_PAIR = 40
-_FEW_PAIRS = 3  # for which starting workers would take longer than the games
+_FEW_PAIRS = 3  # up to here, starting workers takes longer than the games
 
 _REWARDS = ("update", "episodes", "rewards", "overall", "overall_interval", "random_overall")
 
@@ -106,5 +106,5 @@ def play_each_other(
 
 
 def save_comparison(folder: Path, comparison: Comparison) -> None:
-    """Write it to the folder."""
+    """Write a comparison to the folder."""
     write_file(folder, COMPARISON, json.dumps(comparison, indent=2, ensure_ascii=False) + "\n")

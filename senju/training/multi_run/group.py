@@ -34,9 +34,9 @@ class Trainee:
     steps_per_second: float = 0.0
     seconds_left: float = 0.0
     strengths: dict[str, dict[str, Any]] = field(default_factory=dict)  # last results, by opponent
-    why: str = ""  # it failed
-    last_lines: tuple[str, ...] = ()  # that it printed; kept if it failed
-    incomplete_line: str = ""  # printed, without its end so far
+    why: str = ""  # the cause of a failure
+    last_lines: tuple[str, ...] = ()  # of its output; kept if it failed
+    incomplete_line: str = ""  # of its output, without its end so far
     worker: int = -1  # the index of its process
 
     @property
@@ -87,8 +87,8 @@ def saved_update(run: Run) -> int:
     return int(saved[-1].name.removeprefix("update_")) if saved else 0
 
 
-def seat_agents(runs: Sequence[Run]) -> list[Trainee]:
-    """Agents for these runs; unfinished ones get an equal share of the cores each."""
+def new_trainees(runs: Sequence[Run]) -> list[Trainee]:
+    """A trainee for each run; unfinished ones get an equal share of the cores each."""
     unfinished = [run for run in runs if not is_finished(run)]
     shares = dict(zip(unfinished, share_out(usable_cores(), len(unfinished)), strict=True))
     return [

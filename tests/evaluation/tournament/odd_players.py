@@ -1,4 +1,4 @@
-"""Players of tic-tac-toe for the arena's tests: a cycle, a noisy one, one that waits, and bad ones.
+"""Players of tic-tac-toe for tests of tournaments: a cycle, a noisy one, one that waits, and bad ones.
 
 It imports nothing of senju or of the tests, so that a copy of this file works anywhere.
 """

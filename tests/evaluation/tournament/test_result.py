@@ -16,7 +16,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def made_up(scores: dict[tuple[int, int], int], names: list[str], games: int = 20) -> TournamentResult:
-    """An arena of one chunk a pair; `scores` are the first's wins, and pairs left out did not play."""
+    """A tournament of one chunk a pair; `scores` are the first's wins, and pairs left out did not play."""
     schedule = TournamentSchedule(names, TournamentSettings(games=games))
     for (first, second), wins in scores.items():
         schedule.finish(schedule.task(first, second, 0), Score(wins, 0, games - wins))

@@ -1,4 +1,4 @@
-"""An arena from Python: openings, progress, and what the folder holds."""
+"""A tournament from Python: openings, progress, and what the folder holds."""
 
 from pathlib import Path
 
