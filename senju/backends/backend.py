@@ -88,6 +88,11 @@ class Backend(ABC):
         self._block = RolloutBlock(plan, game, sizes, memory)
         self.rings = self._block.rings
 
+    @property
+    def _shared_bytes(self) -> int:
+        """The size of the block, if it is in shared memory."""
+        return self._block.num_bytes if self.shared_memory is not None else 0
+
     def publish(
         self,
         weights: Weights,

@@ -96,7 +96,6 @@ class ParallelBackend(Backend):
             warm_up_plan(plan, game, models)
             is_shared = self.shares_memory or plan.is_shared
             self._lay_out_block(plan, game, models.sizes, is_shared)
-            self._shared_bytes = self._block.num_bytes if is_shared else 0
             self.publish(models.read_weights(), version=0)
             self._published()  # compiled here, so that workers find it in the cache
             for index in range(plan.num_shards):

@@ -189,7 +189,7 @@ class Serial(Backend):
             slots_free=0,
             version=self._orders.version,
             set_aside=(),
-            shared_bytes=0,
+            shared_bytes=self._shared_bytes,
             memory_bytes=resident_bytes(),
         )
 

@@ -3,7 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 
 class FairLock:
@@ -25,15 +25,15 @@ class FairLock:
             require()
             return self._queue[0] is mine
 
-        with self._changed:
-            self._queue.append(mine)
         try:
             with self._changed:
+                self._queue.append(mine)
                 has_lock = self._changed.wait_for(is_mine, timeout)
             yield has_lock
         finally:
             with self._changed:
-                self._queue.remove(mine)
+                with suppress(ValueError):  # Ctrl-C may come before it is in the queue
+                    self._queue.remove(mine)
                 self._changed.notify_all()
 
     def wake(self) -> None:

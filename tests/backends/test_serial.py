@@ -27,6 +27,12 @@ def test_another_seed_collects_other_games(game: str) -> None:
     assert (actions[0] != actions[1]).any()
 
 
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_status_says_how_much_memory_is_shared(is_shared: bool) -> None:
+    with started(changed(PLAN, is_shared=is_shared)) as backend:
+        assert (backend.status().shared_bytes > 0) == is_shared
+
+
 def by_row_id(rollouts: list[Rollout]) -> dict[int, tuple[bytes, ...]]:
     """Each row's own trajectory, by its id."""
     per_shard = rollouts[0].data.seats.shape[1]

@@ -199,7 +199,7 @@ def test_attention_sees_rewards_and_losses_of_both_algorithms() -> None:
             ("seats", "learns=false", "every seat"),
         ),
         ({"learners": "stacked"}, ("learners", "parallel.enabled=false")),
-        ({"collect": {"seating": "self_play"}, "attention": "adaptive"}, ("attention", "agents")),
+        ({"collect": {"seating": "self_play"}, "attention": "adaptive"}, ("attention", "self_play")),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(layer: dict[str, Any], facts: Facts) -> None:
