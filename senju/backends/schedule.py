@@ -130,6 +130,7 @@ class TurnSchedule(TaskQueue):
         # the weights changed within the rollout (an interrupted caller may publish some): it is played again
         has_one_version = task.part == 0 or result.version == line.version
         line.part, line.version = (task.end if has_one_version else 0), result.version
+        line.is_whole = not has_one_version
         if line.part == self.num_parts:
             line.played[task.turn] = result
             line.next, line.part = line.next + 1, 0
