@@ -48,7 +48,8 @@ class TeamThread:
         os.set_blocking(self._wake_in, False)
         self._selector.register(wake_out, selectors.EVENT_READ, partial(os.read, wake_out, 4096))
         self._files = [wake_out, self._wake_in]
-        self._is_dropped = self._may_close_files = self._is_over = False
+        self._is_dropped = self._may_close_files = False
+        self._over = threading.Event()  # set when the thread has ended all workers
         self._thread = threading.Thread(target=self._run, name=f"senju {role.worker_name} team", daemon=True)
 
     def _run(self) -> None:
@@ -70,9 +71,10 @@ class TeamThread:
             for worker in list(roster.workers.values()):
                 self._end(worker)
                 roster.remove(worker)
+        finally:
+            self._over.set()
         if self._is_dropped:
             self._executor.close()
-        self._is_over = True
         if self._may_close_files:
             self._close_files()
 
@@ -84,7 +86,7 @@ class TeamThread:
         self._is_dropped = True
         self._wake()
         self._may_close_files = True  # not before: `_wake` needs one of them
-        if self._is_over:
+        if self._over.is_set():
             self._close_files()
 
     def _wake(self) -> None:

@@ -1,5 +1,7 @@
 """The team with a small role: results, order, failures, notes, workers on demand."""
 
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -10,7 +12,7 @@ import pytest
 
 from senju.errors import ConfigError, ControlError, WorkerError
 from senju.workers.process import ProcessExecutor
-from senju.workers.role import Executor, Limits
+from senju.workers.role import Executor, Handler, Limits, Payload, Start
 from senju.workers.tasks import Tasks
 from senju.workers.team import Team
 from senju.workers.thread import ThreadExecutor
@@ -121,6 +123,71 @@ def test_closed_team_raises_instead_of_waiting() -> None:
         for act in (team.pause, team.resume, team.reset, team.open):
             with pytest.raises(ControlError):
                 act()
+
+
+class Gated(Squaring):
+    """Tasks wait until the gate is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+
+    def local_handler(self, start: Start) -> Handler:
+        handler, gate = super().local_handler(start), self.gate
+
+        class GatedHandler(Handler):
+            def execute(self, task: Payload) -> Payload:
+                gate.wait(60.0)
+                return handler.execute(task)
+
+        return GatedHandler()
+
+
+def test_team_whose_closing_was_interrupted_is_closed_by_the_next_call() -> None:
+    open_files = len(os.listdir("/proc/self/fd"))
+    role, tasks = Gated(), Tasks()
+    team = Team(role, tasks, ThreadExecutor(), Limits(60.0))
+    team.start(1)
+    with team.changed:
+        tasks.put(5)
+        team.open()
+
+    def interrupt() -> None:
+        wait_until(lambda: team.has_failed)  # because it is closing
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    with pytest.raises(KeyboardInterrupt):
+        team.close()
+    interrupter.join()
+    role.gate.set()
+    team.close()
+    assert team.handles() == {}
+    wait_until(lambda: len(os.listdir("/proc/self/fd")) == open_files)  # the worker's thread closes its own
+
+
+def test_second_thread_that_closes_a_team_waits_too() -> None:
+    role, tasks = Gated(), Tasks()
+    team = Team(role, tasks, ThreadExecutor(), Limits(60.0))
+    team.start(1)
+    with team.changed:
+        tasks.put(5)
+        team.open()
+    left: list[int] = []
+
+    def close() -> None:
+        team.close()
+        left.append(len(team.handles()))
+
+    closers = [threading.Thread(target=close) for _ in range(2)]
+    for closer in closers:
+        closer.start()
+    wait_until(lambda: team.has_failed)
+    role.gate.set()
+    for closer in closers:
+        closer.join()
+    assert left == [0, 0]
 
 
 def test_no_worker_is_refused() -> None:
