@@ -207,9 +207,9 @@ class ParallelBackend(Backend):
             self._dropped.detach()
         if hasattr(self, "team"):
             self.team.close()
-        if self.shared_memory is not None:
-            os.close(self.shared_memory)
-            self.shared_memory = None
+        memory, self.shared_memory = self.shared_memory, None
+        if memory is not None:  # another thread may be closing too
+            os.close(memory)
 
     def _set_aside(self, task: RolloutTask, cause: str, attempts: int) -> str:
         """Save what is needed to play a failing rollout alone; decide whether to go on without it."""
