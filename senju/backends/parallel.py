@@ -132,12 +132,15 @@ class ParallelBackend(Backend):
 
     def collect(self, timeout: float | None = None) -> list[Rollout]:
         began, team, schedule = monotonic(), self.team, self._schedule
+        finished, is_due = list[Finished](), True
         with team.changed:
             team.require_running()
-            schedule.release()
-            team.open()
-            team.wait_for(schedule.is_due, timeout)
-            finished = schedule.take()
+            while is_due and not finished:  # nothing is left of a turn whose last shards were set aside
+                schedule.release()
+                team.open()
+                left = None if timeout is None else max(began + timeout - monotonic(), 0.0)
+                is_due = team.wait_for(schedule.is_due, left)
+                finished = schedule.take()
         self._waited += monotonic() - began
         return [self._rollout(each) for each in finished]
 
