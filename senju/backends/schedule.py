@@ -38,6 +38,7 @@ class Finished(NamedTuple):
     version: int  # of the weights that acted
     failures: tuple[Failure, ...] = ()  # opponents that failed
     seconds: float = 0.0  # that playing took
+    stamp: int = 0  # of the weights: another one for every publication, even of the same version
 
 
 class _Line:
@@ -47,7 +48,7 @@ class _Line:
         self.taken = 0  # turns below were handed over
         self.next = 0  # the turn to play, or being played
         self.part = 0  # the part of it to play next
-        self.version = 0  # that played its earlier parts
+        self.weights = 0, 0  # version and stamp of those that played its earlier parts
         self.is_whole = False  # whether the turn is played as one task, since weights changed between parts
         self.played: dict[int, Finished] = {}  # turns that are finished and not given back
         self.task: RolloutTask | None = None
@@ -128,9 +129,10 @@ class TurnSchedule(TaskQueue):
         line.task, line.failures = None, 0
         self._part_seconds = result.seconds / (task.end - task.part)
         # the weights changed within the rollout (an interrupted caller may publish some): it is played again
-        has_one_version = task.part == 0 or result.version == line.version
-        line.part, line.version = (task.end if has_one_version else 0), result.version
-        line.is_whole = not has_one_version
+        weights = result.version, result.stamp
+        has_same_weights = task.part == 0 or weights == line.weights
+        line.part, line.weights = (task.end if has_same_weights else 0), weights
+        line.is_whole = not has_same_weights
         if line.part == self.num_parts:
             line.played[task.turn] = result
             line.next, line.part = line.next + 1, 0
