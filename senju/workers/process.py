@@ -46,9 +46,15 @@ class ProcessHandle(WorkerHandle):
         except ForkServerLostError:
             self._start(boot_info, role, can_fork=False)
         self.pid = self._process.pid
-        payload = role.start_payload(index)
-        with contextlib.suppress(OSError):  # the team notices its end next, which tells more
-            self.channel.send(Message(Kind.START, 0, *payload))
+        try:
+            payload = role.start_payload(index)
+            with contextlib.suppress(ConnectionError, BlockingIOError):  # its end comes next
+                self.channel.send(Message(Kind.START, 0, *payload))
+        except BaseException:
+            self.kill()
+            self.wait()
+            self.close()
+            raise
 
     def _start(self, boot_info: dict[str, Any], role: Role, can_fork: bool) -> None:
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from time import monotonic
 
+from senju.errors import WorkerError
 from senju.workers.channel import Kind, Message, WorkerFailure
 from senju.workers.dispatcher import Dispatcher
 from senju.workers.records import Journal, Worker, WorkerState
@@ -127,8 +128,11 @@ class TeamThread:
     def _send(self, worker: Worker, message: Message) -> None:
         try:
             worker.handle.channel.send(message)
-        except OSError:  # the team notices its end or its silence next, which tells more
+        except (ConnectionError, BlockingIOError):  # its end or its silence comes next, which tells more
             logger.debug("%s takes no message", worker.name)
+        except OSError as error:  # of this process, as when it has too many open files
+            why = f"{worker.name} could not be sent a message: {error.strerror}"
+            self._journal.fail(WorkerError(f"{why}. This process may need a higher limit (ulimit -a)."))
 
     def _start_missing(self, index: int | None) -> None:
         """Start workers. That may take seconds, so other threads can take the lock meanwhile."""
