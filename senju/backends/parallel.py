@@ -131,12 +131,15 @@ class ParallelBackend(Backend):
 
     def collect(self, timeout: float | None = None) -> list[Rollout]:
         began, team, schedule = monotonic(), self.team, self._schedule
+        finished, is_due = list[Finished](), True
         with team.changed:
             team.require_running()
-            schedule.release()
-            team.open()
-            team.wait_for(schedule.is_due, timeout)
-            finished = schedule.take()
+            while is_due and not finished:  # nothing is left of a turn whose last shards were set aside
+                schedule.release()
+                team.open()
+                left = None if timeout is None else max(began + timeout - monotonic(), 0.0)
+                is_due = team.wait_for(schedule.is_due, left)
+                finished = schedule.take()
         self._waited += monotonic() - began
         return [self._rollout(each) for each in finished]
 
@@ -206,9 +209,9 @@ class ParallelBackend(Backend):
             self._dropped.detach()
         if hasattr(self, "team"):
             self.team.close()
-        if self.shared_memory is not None:
-            os.close(self.shared_memory)
-            self.shared_memory = None
+        memory, self.shared_memory = self.shared_memory, None
+        if memory is not None:  # another thread may be closing too
+            os.close(memory)
 
     def _set_aside(self, task: RolloutTask, cause: str, attempts: int) -> str:
         """Save what is needed to play a failing rollout alone; decide whether to go on without it."""

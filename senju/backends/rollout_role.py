@@ -69,9 +69,9 @@ class RolloutRole(Role):
         return Payload((task.shard, task.turn, task.part, task.end))
 
     def result(self, task: RolloutTask, payload: Payload) -> Finished:
-        version, failures, seconds = payload.values
+        version, failures, seconds, stamp = payload.values
         failed = tuple(Failure(*failure) for failure in failures)
-        return Finished(task.shard, task.turn, version, failed, seconds)
+        return Finished(task.shard, task.turn, version, failed, seconds, stamp)
 
     def describe(self, task: RolloutTask) -> str:
         first = task.shard * self.plan.games_per_shard
@@ -151,7 +151,8 @@ class RolloutHandler(Handler):
             for ring in rings:
                 ring.complete(index, turn)
         self._block.state(index, turn, end).write(shard.state)
-        return Payload((self._orders.version, self._take_failures(), perf_counter() - began))
+        seconds = perf_counter() - began
+        return Payload((self._orders.version, self._take_failures(), seconds, self._stamp))
 
     def _take_weights(self) -> None:
         if self._block.weights.stamp != self._stamp:

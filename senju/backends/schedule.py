@@ -38,6 +38,7 @@ class Finished(NamedTuple):
     version: int  # of the weights that acted
     failures: tuple[Failure, ...] = ()  # opponents that failed
     seconds: float = 0.0  # of playing it
+    stamp: int = 0  # of the weights: another one for every publication, even of the same version
 
 
 class _Progress:
@@ -47,7 +48,7 @@ class _Progress:
         self.taken = 0  # turns below were handed over
         self.next = 0  # the turn to play, or being played
         self.part = 0  # the part of it to play next
-        self.version = 0  # of the weights that played its earlier parts
+        self.weights = 0, 0  # version and stamp of the weights that played its earlier parts
         self.is_whole = False  # whether the turn is played as one task, since weights changed between parts
         self.played: dict[int, Finished] = {}  # turns that are finished and not given back
         self.task: RolloutTask | None = None
@@ -128,8 +129,9 @@ class TurnSchedule(TaskQueue):
         progress.task, progress.failures = None, 0
         self._part_seconds = result.seconds / (task.end - task.part)
         # if weights were published between its parts (after an interrupt), the rollout is played again
-        progress.is_whole = task.part > 0 and result.version != progress.version
-        progress.part, progress.version = (0 if progress.is_whole else task.end), result.version
+        weights = result.version, result.stamp
+        progress.is_whole = task.part > 0 and weights != progress.weights
+        progress.part, progress.weights = (0 if progress.is_whole else task.end), weights
         if progress.part == self.num_parts:
             progress.played[task.turn] = result
             progress.next, progress.part = progress.next + 1, 0

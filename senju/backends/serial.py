@@ -108,6 +108,7 @@ class Serial(Backend):
         ]  # when its last rollout began
         self._next, self._turn = 0, 0  # the shard to play next, and how often all were played
         self._finished: list[Rollout] = []  # not returned yet
+        self._before: dict[int, ShardState] = {}  # by shard: its state before such a rollout
         self.team = InProcessTeam()
         self._is_closed = False
 
@@ -124,7 +125,7 @@ class Serial(Backend):
                 with self._publishing:  # weights and opponents do not change during a rollout
                     rollouts.append(self._play(self._next))
                 self._next += 1
-        self._finished = []
+        self._finished, self._before = [], {}
         if self._next == len(self._shards):
             self._next, self._turn = 0, self._turn + 1
         return rollouts
@@ -139,7 +140,7 @@ class Serial(Backend):
 
     def _play(self, index: int) -> Rollout:
         shard, began = self._shards[index], monotonic()
-        before = shard.state.copy()
+        before = self._before[index] = shard.state.copy()
         slots = tuple(ring.slot(index, self._turn) for ring in self.rings)
         self._first_clocks[index][:] = shard.rows.clock
         task = self.team.task = RolloutTask(0, index, self._turn)
@@ -167,12 +168,12 @@ class Serial(Backend):
         return Rollout(index, self._orders.version, slots, self._first_clocks[index], self._turn, failures)
 
     def snapshot(self) -> list[ShardState]:
-        return [shard.state.copy() for shard in self._shards]
+        return [self._before.get(shard.index, shard.state).copy() for shard in self._shards]
 
     def restore(self, states: list[ShardState], turn: int | None = None) -> None:
         for shard, state in zip(self._shards, states, strict=True):
             shard.restore(state)
-        self._finished = []
+        self._finished, self._before = [], {}
         self._next, self._turn = 0, self._turn if turn is None else turn
         for ring in self.rings:
             ring.forget(self._turn)

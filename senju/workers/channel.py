@@ -122,14 +122,16 @@ class SocketChannel(Channel):
 
     def send(self, message: Message) -> None:
         kind, number, values, blocks = message
-        data = _encode([kind, number, values]).encode()
+        is_bundle = len(blocks) >= _MOST_DESCRIPTORS  # one more may be needed for the values
+        if is_bundle:
+            blocks = [Block.pack(None, [block.as_array() for block in blocks])]
+        data = _encode([kind, number, is_bundle, values]).encode()
         if len(data) > _LONGEST_MESSAGE:
             blocks = [Block.pack(values, []), *blocks]
-            data = _encode([kind, number]).encode()
+            data = _encode([kind, number, is_bundle]).encode()
         if not blocks:
             self._socket.send(data)
             return
-        assert len(blocks) <= _MOST_DESCRIPTORS, f"{len(blocks)} blocks in one message"
         socket.send_fds(self._socket, [data], [block.descriptor() for block in blocks])
 
     def receive(self) -> Message | None:
@@ -142,10 +144,13 @@ class SocketChannel(Channel):
         descriptors = _descriptors(ancillary) if ancillary else ()
         blocks = [Block.of_descriptor(each, self._is_of_team) for each in descriptors]
         try:
-            kind, number, *rest = _decode(data.decode())
+            kind, number, is_bundle, *rest = _decode(data.decode())
         except ValueError:  # the user's code wrote into the channel: this worker cannot be used any more
             return None
         values = rest[0] if rest else blocks.pop(0).unpack()[0]
+        if is_bundle:
+            _, arrays = blocks[0].unpack()
+            blocks = [Block(array.data) for array in arrays]
         return Message(Kind(kind), number, values, blocks)
 
 

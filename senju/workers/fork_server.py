@@ -239,9 +239,9 @@ class _Shared:
         return self.server
 
     def close(self) -> None:
-        if self.server is not None:
-            self.server.close()
-        self.server = None
+        server, self.server = self.server, None
+        if server is not None:
+            server.close()
 
     def discard(self, server: ForkServer) -> None:
         """End a server that no longer answers; the next process starts another one."""
@@ -267,10 +267,10 @@ class ForkServerLease:
 
     def close(self) -> None:
         """End the lease; may be called twice."""
-        if self._is_closed:
-            return
-        self._is_closed = True
         with _shared.lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
             _shared.num_leases -= 1
             if not _shared.num_leases:
                 _shared.close()

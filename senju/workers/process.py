@@ -46,9 +46,16 @@ class ProcessHandle(WorkerHandle):
         except ForkServerLostError:
             self._start(boot_info, role, can_fork=False)
         self.pid = self._process.pid
-        payload = role.start_payload(index)
-        with contextlib.suppress(OSError):  # the team notices next how it ended, which says more
-            self.channel.send(Message(Kind.START, 0, *payload))
+        try:
+            payload = role.start_payload(index)
+            # the team notices its end next, which says more
+            with contextlib.suppress(ConnectionError, BlockingIOError):
+                self.channel.send(Message(Kind.START, 0, *payload))
+        except BaseException:
+            self.kill()
+            self.wait()
+            self.close()
+            raise
 
     def _start(self, boot_info: dict[str, Any], role: Role, can_fork: bool) -> None:
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:

@@ -118,6 +118,10 @@ class TaskQueue(ABC):
     def count_waiting(self) -> int:
         """Tasks that could begin now."""
 
+    def is_waiting_for(self, worker: int, workers: Sequence[int]) -> bool:
+        """Whether such a task is for this worker out of `workers`."""
+        return self.count_waiting() > 0
+
     @abstractmethod
     def count_running(self) -> int:
         """Tasks that workers have."""

@@ -124,13 +124,18 @@ class Roster:
     def _is_missing(self, index: int) -> bool:
         if self._is_over() or index in self.workers or index in self._given_up:
             return False
-        num_free = sum(not worker.tasks for worker in self.workers.values())
-        if self.limits.is_on_demand and self.queue.count_waiting() <= num_free:
+        if self.limits.is_on_demand and not self._is_in_demand(index):
             return False
         failed_starts = self._find_stats(index).failed_starts
         if failed_starts >= _FAILED_STARTS:
             self.give_up(index, f"{self.name(index)} ended {failed_starts} times before it was ready")
         return failed_starts < _FAILED_STARTS
+
+    def _is_in_demand(self, index: int) -> bool:
+        """Whether more tasks wait than workers are free, and one of them is for this worker."""
+        num_free = sum(not worker.tasks for worker in self.workers.values())
+        has_task = self.queue.is_waiting_for(index, range(self.wanted))
+        return has_task and self.queue.count_waiting() > num_free
 
     def needs_fallback(self) -> bool:
         """Whether no worker can be started, so that a thread must do the tasks."""

@@ -57,13 +57,22 @@ class Tasks(TaskQueue):
         return [entry.task for entry in (*self._running.values(), *self._waiting)]
 
     def begin(self, worker: int, workers: Sequence[int]) -> Assignment | None:
+        entry = self._find(worker, workers)
+        if entry is None:
+            return None
+        self._waiting.remove(entry)
+        self._number += 1
+        self._running[self._number] = entry
+        return Assignment(self._number, entry.task)
+
+    def _find(self, worker: int, workers: Sequence[int]) -> _Entry | None:
         for entry in self._waiting:
             if self._prefer is None or self._prefer(entry.task, workers) == worker:
-                self._waiting.remove(entry)
-                self._number += 1
-                self._running[self._number] = entry
-                return Assignment(self._number, entry.task)
+                return entry
         return None
+
+    def is_waiting_for(self, worker: int, workers: Sequence[int]) -> bool:
+        return self._find(worker, workers) is not None
 
     def count_waiting(self) -> int:
         return len(self._waiting)

@@ -144,16 +144,18 @@ class Team(TeamThread, TeamControl):
         return self._journal.take_notes()
 
     def close(self) -> None:
-        """End all workers and the thread; may be called twice."""
+        """End all workers and the thread; may be called twice, also by several threads or after Ctrl-C."""
         with self.changed:
-            if self._roster.is_closing:
-                return
-            self._roster.close()
-            self.changed.notify_all()
-            self._wake()
+            if not self._over.is_set():
+                self._roster.close()
+                self.changed.notify_all()
+                self._wake()
         if self._thread.ident is not None:
+            self._over.wait()  # `join` alone returns at once if an earlier call of it was interrupted
             self._thread.join()
-        self._close_files()
+        self._over.set()
+        with self.changed:
+            self._close_files()
         self._executor.close()
 
 

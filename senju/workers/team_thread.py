@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from time import monotonic
 
+from senju.errors import WorkerError
 from senju.workers.channel import Kind, Message, WorkerFailure
 from senju.workers.dispatcher import Dispatcher
 from senju.workers.records import Journal, Worker, WorkerState
@@ -48,7 +49,8 @@ class TeamThread:
         os.set_blocking(self._wake_in, False)
         self._selector.register(wake_out, selectors.EVENT_READ, partial(os.read, wake_out, 4096))
         self._files = [wake_out, self._wake_in]
-        self._is_dropped = self._may_close_files = self._is_over = False
+        self._is_dropped = self._may_close_files = False
+        self._over = threading.Event()  # set when the thread has ended all workers
         self._thread = threading.Thread(target=self._run, name=f"senju {role.worker_name} team", daemon=True)
 
     def _run(self) -> None:
@@ -70,9 +72,10 @@ class TeamThread:
             for worker in list(roster.workers.values()):
                 self._end(worker)
                 roster.remove(worker)
+        finally:
+            self._over.set()
         if self._is_dropped:
             self._executor.close()
-        self._is_over = True
         if self._may_close_files:
             self._close_files()
 
@@ -84,7 +87,7 @@ class TeamThread:
         self._is_dropped = True
         self._wake()
         self._may_close_files = True  # after `_wake`, which needs one of them
-        if self._is_over:
+        if self._over.is_set():
             self._close_files()
 
     def _wake(self) -> None:
@@ -125,8 +128,11 @@ class TeamThread:
     def _send(self, worker: Worker, message: Message) -> None:
         try:
             worker.handle.channel.send(message)
-        except OSError:  # the team notices its end or its silence next, which says more
+        except (ConnectionError, BlockingIOError):  # its end or its silence comes next, which says more
             logger.debug("%s takes no message", worker.name)
+        except OSError as error:  # of this process, as when it has too many open files
+            why = f"{worker.name} could not be sent a message: {error.strerror}"
+            self._journal.fail(WorkerError(f"{why}. This process may need a higher limit (ulimit -a)."))
 
     def _start_missing(self, index: int | None) -> None:
         """Start workers. That may take seconds, so other threads can take the lock meanwhile."""

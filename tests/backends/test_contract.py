@@ -1,5 +1,6 @@
 """The Backend contract: what every backend does, and what the serial one does to the byte."""
 
+import os
 import threading
 from collections.abc import Iterator
 
@@ -271,6 +272,25 @@ def test_can_be_closed_twice(name: str) -> None:
     backend.collect()
     backend.close()
     backend.close()
+
+
+def test_shared_memory_is_released_once_if_two_threads_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second release would close a file that has got the same number since."""
+    close, closed = os.close, list[int]()
+    with started(changed(PLAN, is_shared=True), "threads", num_workers=1) as backend:
+        memory = backend.shared_memory
+
+        def close_again(descriptor: int) -> None:
+            if descriptor == memory:
+                closed.append(descriptor)
+                if len(closed) == 1:
+                    backend.close()  # as another thread may at this moment
+            close(descriptor)
+
+        monkeypatch.setattr(os, "close", close_again)
+        backend.close()
+        monkeypatch.undo()
+    assert closed == [memory]
 
 
 @pytest.mark.parametrize("name", BACKENDS)

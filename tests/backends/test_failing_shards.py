@@ -11,6 +11,7 @@ from senju.backends.reproduction import Reproduction
 from senju.errors import ModelError, WorkerError
 from tests.backends.common import (
     PLAN,
+    Content,
     contents,
     gather_events,
     oracle,
@@ -46,6 +47,31 @@ def test_shard_that_always_fails_is_set_aside_with_what_reproduces_it(tmp_path: 
         reproduction.play()
     call_off(plan)
     reproduction.play()
+
+
+@pytest.mark.parametrize("is_called_before", [False, True])
+def test_collect_goes_on_with_the_next_turn_when_the_last_shards_of_one_are_set_aside(
+    is_called_before: bool, tmp_path: Path
+) -> None:
+    """Whether the caller waits already, or calls after that: without a timeout it gets rollouts."""
+    armed = trap_plan(tmp_path, spared=0)
+    found: list[list[Content]] = []
+    with started(armed, "threads", num_workers=1, shard_attempts=1) as backend:
+        order(armed, "wait", shard=2, at=1)
+        while len(found) < 2:
+            found += [contents([rollout]) for rollout in backend.collect(timeout=0.05)]
+        order(armed, "raise", shard=2, at=2, always=True)
+        caller = threading.Thread(target=lambda: found.append(contents(backend.collect())))
+        if is_called_before:
+            caller.start()
+        (tmp_path / "go").touch()
+        if not is_called_before:
+            wait_until(lambda: backend.status().set_aside)
+            caller.start()
+        caller.join()
+    with started(trap_plan(tmp_path)) as serial:
+        expected = [contents(serial.collect())[:2] for _ in range(2)]
+    assert found == [*([content] for content in expected[0]), expected[1]]
 
 
 def test_message_of_a_shard_set_aside_says_what_to_do(tmp_path: Path) -> None:

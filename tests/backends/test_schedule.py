@@ -211,12 +211,12 @@ AnySchedule.TestCase.settings = settings(max_examples=150, stateful_step_count=6
 TestAnySchedule = AnySchedule.TestCase
 
 
-def played(schedule: TurnSchedule, version: int = 0) -> list[RolloutTask]:
+def played(schedule: TurnSchedule, version: int = 0, seconds: float = 0.0) -> list[RolloutTask]:
     """Play all that can be played."""
     tasks = []
     while task := schedule.begin():
         tasks.append(task)
-        schedule.finish(task, finished(task, version))
+        schedule.finish(task, finished(task, version, seconds))
     return tasks
 
 
@@ -290,23 +290,20 @@ def test_parts_are_as_long_as_their_message_needs(monkeypatch: pytest.MonkeyPatc
     assert (in_quarters, in_halves) == (7, 5)
 
 
-def test_rollout_is_finished_however_often_weights_are_published() -> None:
-    """A rollout whose parts were played by different weights is played again as a whole."""
-    schedule, workers = TurnSchedule(3, depth=1, num_parts=4), range(2)
-    played(schedule)
-    schedule._part_seconds = 1.0
+def test_rollout_whose_weights_changed_between_its_parts_is_played_again_as_one_task() -> None:
+    """However long another worker plays the first rollout, and however often weights are published."""
+    schedule, workers, version = TurnSchedule(3, depth=1, num_parts=4), range(2), 0
+    played(schedule, seconds=1.0)  # after this turn it is known how long a part takes
     schedule.take()
     schedule.release()
-    slow = schedule.begin(0, workers)  # while it is played, the other worker plays the others in parts
-    assert slow is not None
-    lengths = []
-    while (task := schedule.begin(1, workers)) is not None:
-        lengths.append(task.end - task.part)
-        schedule.finish(task, finished(task, version=len(lengths), seconds=lengths[-1]))
-        assert len(lengths) <= 6, "three tasks for each shard would have done"
-    assert sorted(lengths) == [1, 1, 1, 3, 4, 4]
-    schedule.finish(slow, finished(slow, version=len(lengths)))
-    assert schedule.is_due()
+    schedule.begin(0, workers)
+    tasks = []
+    while task := schedule.begin(1, workers):
+        version += 1
+        schedule.finish(task, finished(task, version, seconds=float(task.end - task.part)))
+        tasks.append((task.shard, task.part, task.end))
+        assert len(tasks) < 9
+    assert tasks == [(1, 0, 1), (2, 0, 1), (1, 1, 2), (1, 0, 4), (2, 1, 4), (2, 0, 4)]
 
 
 def test_shard_that_is_set_aside_is_waited_for_no_more() -> None:

@@ -118,3 +118,21 @@ def test_collect_goes_on_with_equal_bytes_after_it_was_interrupted(
         assert was_sprung(plan)
         for _ in range(3):
             assert contents(backend.collect()) == contents(undisturbed.collect())
+
+
+def test_snapshot_after_an_interrupted_collect_holds_what_was_not_returned(tmp_path: Path) -> None:
+    """As with the parallel backends, the rollouts before the interrupted one are collected again."""
+    plan, armed = trap_plan(tmp_path), trap_plan(tmp_path, spared=0)
+    with started(plan) as undisturbed, started(armed) as backend, started(plan, "threads") as other:
+        before = [array.tobytes() for state in backend.snapshot() for array in state]
+        order(plan, "raise", shard=1, at=2)
+        with pytest.raises(RuntimeError):
+            backend.collect()
+        found = backend.snapshot()
+        assert [array.tobytes() for state in found for array in state] == before
+        backend.restore(found)
+        other.restore(found)
+        for _ in range(2):
+            expected = contents(undisturbed.collect())
+            assert contents(backend.collect()) == expected
+            assert contents(other.collect()) == expected

@@ -13,8 +13,20 @@ from senju.errors import WorkerError
 from senju.machine import math_threads
 from senju.workers.role import Executor, Role
 from senju.workers.thread import ThreadExecutor, ThreadHandle
-from tests.backends.common import PLAN, changed, gather_events, oracle, play, started, wait_until, workers_of
-from tests.backends.trap_games import order, trap_plan
+from tests.backends.common import (
+    PLAN,
+    Content,
+    changed,
+    contents,
+    gather_events,
+    oracle,
+    play,
+    started,
+    wait_until,
+    weights_of,
+    workers_of,
+)
+from tests.backends.trap_games import order, trap_plan, was_sprung
 
 
 def worker_threads() -> list[str]:
@@ -54,6 +66,28 @@ def test_thread_that_is_to_leave_stays_and_plays_again(tmp_path: Path) -> None:
         assert message.startswith("worker 0, shard 1 (rows 2 to 3), rollout 1")
         assert "SystemExit: 4" in message
         assert backend.status().team.restarts == 0
+
+
+def test_rollout_has_one_kind_of_weights_also_if_a_version_is_published_twice(tmp_path: Path) -> None:
+    """Other weights of the same version come while the first part of a rollout is played."""
+    plan, armed = trap_plan(tmp_path), trap_plan(tmp_path, spared=0)
+    first, second = weights_of(plan, 1), weights_of(plan, 2)
+    with started(plan) as serial:
+        serial.publish(first, version=1)
+        serial.collect()
+        serial.publish(second, version=1)
+        expected = contents(serial.collect())
+    found: list[Content] = []
+    with started(armed, "threads", num_workers=2) as backend:
+        backend.publish(first, version=1)
+        backend.collect()
+        order(armed, "wait", shard=1, at=4)
+        found += contents(backend.collect(timeout=0.0))
+        wait_until(lambda: was_sprung(armed))
+        backend.publish(second, version=1)
+        (tmp_path / "go").touch()
+        found += contents(backend.collect())
+    assert sorted(found)[1] == expected[1]
 
 
 def test_no_thread_is_left_when_it_is_closed_while_playing() -> None:

@@ -9,7 +9,7 @@ from senju.workers.dispatcher import Dispatcher
 from senju.workers.records import Journal, Worker
 from senju.workers.role import Handler, Limits, Payload, Role, Start, WorkerEnding, WorkerHandle
 from senju.workers.roster import Roster
-from senju.workers.tasks import Assignment, Tasks
+from senju.workers.tasks import Assignment, Prefer, Tasks
 
 
 class Squaring(Role):
@@ -75,8 +75,10 @@ class NoHandle(WorkerHandle):
 class Decisions:
     """Roster and dispatcher of a team, without its thread."""
 
-    def __init__(self, num_workers: int, has_prefetch: bool = False, **limits: Any) -> None:
-        self.role, self.tasks, self.journal = Squaring(), Tasks(), Journal()
+    def __init__(
+        self, num_workers: int, has_prefetch: bool = False, prefer: Prefer | None = None, **limits: Any
+    ) -> None:
+        self.role, self.tasks, self.journal = Squaring(), Tasks(prefer), Journal()
         self.roster = Roster(self.role, self.tasks, Limits(**{"task_timeout": 8.0, **limits}), self.journal)
         self.dispatcher = Dispatcher(self.roster, has_prefetch)
         self.dispatcher.is_open = True

@@ -109,6 +109,22 @@ def test_workers_on_demand_come_with_tasks_and_leave_without() -> None:
     assert second.state is WorkerState.BUSY
 
 
+def test_worker_on_demand_that_dies_while_it_starts_is_replaced_by_one_that_does_its_task() -> None:
+    """A worker that has left stays away: no task waits for it."""
+    decisions = Decisions(2, prefer=lambda task, workers: task, is_on_demand=True, reset_interval=1)
+    decisions.put(0, 1)
+    [first, second] = (decisions.roster.add(index, NoHandle()) for index in range(2))
+    decisions.dispatcher.on_ready(first)
+    assert decisions.assign() == [(0, 0)]
+    decisions.finish(first)
+    assert leaving(decisions) == [0]
+    first.enter(WorkerState.LEAVING)
+    decisions.lose(first)
+    decisions.lose(second)
+    assert [worker.index for worker in decisions.start_missing()] == [1]
+    assert decisions.assign() == [(1, 1)]
+
+
 def test_silent_worker_is_overdue_at_its_deadline_and_one_with_a_heartbeat_is_not() -> None:
     decisions = Decisions(2, task_timeout=8.0)
     silent, _ = decisions.start_missing()

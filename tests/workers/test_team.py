@@ -1,5 +1,8 @@
 """The team with a small role: results, order, failures, notes, workers on demand."""
 
+import errno
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -9,9 +12,10 @@ import psutil
 import pytest
 
 from senju.errors import ConfigError, ControlError, WorkerError
+from senju.workers.block import Block
 from senju.workers.process import ProcessExecutor
-from senju.workers.role import Executor, Limits
-from senju.workers.tasks import Tasks
+from senju.workers.role import Executor, Handler, Limits, Payload, Start
+from senju.workers.tasks import Assignment, Tasks
 from senju.workers.team import Team
 from senju.workers.thread import ThreadExecutor
 from tests.backends.common import is_alive, wait_until
@@ -121,6 +125,116 @@ def test_closed_team_raises_instead_of_waiting() -> None:
         for act in (team.pause, team.resume, team.reset, team.open):
             with pytest.raises(ControlError):
                 act()
+
+
+class Gated(Squaring):
+    """Tasks wait until the gate is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+
+    def local_handler(self, start: Start) -> Handler:
+        handler, gate = super().local_handler(start), self.gate
+
+        class GatedHandler(Handler):
+            def execute(self, task: Payload) -> Payload:
+                gate.wait(60.0)
+                return handler.execute(task)
+
+        return GatedHandler()
+
+
+def test_team_whose_closing_was_interrupted_is_closed_by_the_next_call() -> None:
+    open_files = len(os.listdir("/proc/self/fd"))
+    role, tasks = Gated(), Tasks()
+    team = Team(role, tasks, ThreadExecutor(), Limits(60.0))
+    team.start(1)
+    with team.changed:
+        tasks.put(5)
+        team.open()
+
+    def interrupt() -> None:
+        wait_until(lambda: team.has_failed)  # because it is closing
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    with pytest.raises(KeyboardInterrupt):
+        team.close()
+    interrupter.join()
+    role.gate.set()
+    team.close()
+    assert team.handles() == {}
+    wait_until(lambda: len(os.listdir("/proc/self/fd")) == open_files)  # the worker's thread closes its own
+
+
+def test_second_thread_that_closes_a_team_waits_too() -> None:
+    role, tasks = Gated(), Tasks()
+    team = Team(role, tasks, ThreadExecutor(), Limits(60.0))
+    team.start(1)
+    with team.changed:
+        tasks.put(5)
+        team.open()
+    left: list[int] = []
+
+    def close() -> None:
+        team.close()
+        left.append(len(team.handles()))
+
+    closers = [threading.Thread(target=close) for _ in range(2)]
+    for closer in closers:
+        closer.start()
+    wait_until(lambda: team.has_failed)
+    role.gate.set()
+    for closer in closers:
+        closer.join()
+    assert left == [0, 0]
+
+
+class Unsendable(Squaring):
+    """The system refuses what a message needs."""
+
+    def __init__(self, refused: str) -> None:
+        super().__init__()
+        self._refused = refused
+
+    def start_payload(self, index: int) -> Payload:
+        return self._refusing("start") or super().start_payload(index)
+
+    def task_payload(self, task: Assignment, worker: dict[str, Any]) -> Payload:
+        return self._refusing("task") or super().task_payload(task, worker)
+
+    def _refusing(self, what: str) -> Payload | None:
+        return Payload(None, [NoRoom(bytearray())]) if what == self._refused else None
+
+
+class NoRoom(Block):
+    def descriptor(self) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+@pytest.mark.slow
+def test_task_that_cannot_be_sent_for_lack_of_files_is_an_error_at_once() -> None:
+    tasks = Tasks()
+    team = Team(Unsendable("task"), tasks, ProcessExecutor(60.0), Limits(60.0))
+    with closing(team):
+        team.start(1)
+        with pytest.raises(WorkerError, match=mentions("worker 0", "Too many open files", "limit")):
+            submit(team, tasks, 5)
+
+
+@pytest.mark.slow
+def test_worker_that_cannot_be_sent_its_start_is_ended_and_given_up() -> None:
+    tasks = Tasks()
+    team = Team(Unsendable("start"), tasks, ProcessExecutor(60.0), Limits(60.0))
+    with closing(team):
+        team.start(1)
+        assert [(event.kind, "Too many open files" in event.message) for event in team.report().events] == [
+            ("sequential", True)
+        ]
+        assert submit(team, tasks, 5) == {5: 25}
+        assert [handle.pid for handle in team.handles().values()] == [None]
 
 
 def test_no_worker_is_refused() -> None:

@@ -1,0 +1,30 @@
+"""The channel between processes: what is sent arrives whole."""
+
+import socket
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from senju.workers.block import Block
+from senju.workers.channel import Kind, Message, SocketChannel
+
+
+@pytest.mark.parametrize("values", [[1, "two"], ["long" * 20_000]], ids=["short values", "long values"])
+@pytest.mark.parametrize("num_blocks", [0, 1, 249, 250, 600])
+def test_message_arrives_with_all_its_blocks_however_many_they_are(num_blocks: int, values: object) -> None:
+    """Linux passes about 250 descriptors with a message; a world may have more agents."""
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    blocks = [Block.pack(number, [np.full(3, number)]) for number in range(num_blocks)]
+    with closing(SocketChannel(here, is_of_team=True)) as team, closing(SocketChannel(there)) as worker:
+        team.send(Message(Kind.TASK, 7, values, blocks))
+        message = worker.receive()
+        assert message is not None
+        assert message[:3] == (Kind.TASK, 7, values)
+        worker.send(message)
+        answer = team.receive()
+    assert answer is not None
+    assert answer[:3] == message[:3]
+    for found in (message.blocks, answer.blocks):
+        assert [block.unpack()[0] for block in found] == list(range(num_blocks))
+        assert all((block.unpack()[1][0] == number).all() for number, block in enumerate(found))
