@@ -256,7 +256,7 @@ def test_killed_agent_is_named_and_a_signal_stops_and_saves_the_others(
     assert process.returncode == 130
     assert not any(agent.is_running() for agent in agents)
     assert re.search(r"error: agent_2 failed.*SIGKILL", errors)
-    assert errors.count("stopping: ") == 1
+    assert errors.count("stopping") == 1
     assert "senju train --resume several" in output
     assert "Who beats whom" not in output  # after Ctrl-C the user does not want to wait for games
     assert [len(Run(run).checkpoints.all()) for run in runs] == [1, 0]

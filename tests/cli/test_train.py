@@ -365,7 +365,7 @@ def test_signal_finishes_the_step_saves_and_the_run_can_go_on(
     output, errors = process.communicate(timeout=60)
     assert process.returncode == code
     assert_mentions(output, "Stopped", "saved", "senju train --resume run")
-    assert errors.startswith("stopping: ")
+    assert errors.startswith("stopping")
     assert len(errors.splitlines()) == 1
 
     run = Run(tmp_path / "run")
@@ -423,7 +423,7 @@ def test_second_interrupt_ends_at_once_and_leaves_the_older_checkpoint_good(
     wait_until((tmp_path / "stuck").exists, process)
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
-    assert process.stderr.readline().startswith("stopping:")  # the first only asks
+    assert process.stderr.readline().startswith("stopping")  # the first only asks
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)

@@ -234,7 +234,6 @@ def test_status_lists_the_processes_in_which_agents_learn(tmp_path: Path) -> Non
 def test_worlds_trained_side_by_side_are_compared_by_their_rewards(invoke: Invoke) -> None:
     result = invoke("train", "--agents", "2", "--run", "several", *options_for())
     assert result.exit_code == 0, result.stderr
-    assert "reward per episode" in result.stdout
     rows = {row[0]: row[1:] for row in rows_of(result.stdout) if len(row) == 4}
     for name in ("agent_1", "agent_2"):
         last = Run(Path("several") / name).episodes[-1]
