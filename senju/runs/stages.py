@@ -38,19 +38,21 @@ class Setting(NamedTuple):
     num_shards: int
     device: str
     mode: str  # sync or async
+    splits_rollouts: bool = False  # whether several workers may share the last rollouts of a turn
     is_replaying: bool = False  # whether the learner itself sets how much it learns from each decision
 
     @property
     def useful_workers(self) -> int:
         """The fewest workers that are as fast as the cores and the shards allow.
 
-        In sync mode the shards are played in rounds, and only a worker that saves a round helps.
+        In sync mode, whole rollouts are played in rounds, and only a worker that saves a round helps.
 
-        >>> Setting("processes", 2, cores=6, num_shards=8, device="cpu", mode="sync").useful_workers
-        4
+        >>> setting = Setting("processes", 2, cores=6, num_shards=8, device="cpu", mode="sync")
+        >>> setting.useful_workers, setting._replace(splits_rollouts=True).useful_workers
+        (4, 6)
         """
         most = min(self.cores, self.num_shards)
-        if self.mode == "async":
+        if self.mode == "async" or self.splits_rollouts:
             return most
         rounds = math.ceil(self.num_shards / most)
         return math.ceil(self.num_shards / rounds)

@@ -136,6 +136,7 @@ class Loop:
             num_shards=self.plan.num_shards,
             device=self.config.device,
             mode=self.config.collect.mode,
+            splits_rollouts=self.plan.num_parts > 1,
             is_replaying=any(demands_of(each.algorithm).is_replaying for each in self.learner.settings),
         )
 

@@ -307,6 +307,14 @@ def test_only_workers_that_save_a_round_help(cores: int, num_shards: int, mode: 
     assert setting(cores=cores, num_shards=num_shards, mode=mode).useful_workers == useful
 
 
+@pytest.mark.parametrize(("cores", "num_shards"), [(6, 8), (3, 4), (8, 4)])
+def test_every_worker_with_a_shard_helps_where_rollouts_are_played_in_parts(
+    cores: int, num_shards: int
+) -> None:
+    found = setting(cores=cores, num_shards=num_shards, splits_rollouts=True)
+    assert found.useful_workers == min(cores, num_shards)
+
+
 def test_workers_that_would_save_no_round_are_not_advised() -> None:
     line = explain(COLLECTING, setting=setting(num_workers=2, cores=3, num_shards=4))
     assert_mentions(line, "more shards", "multiple of 3")
