@@ -69,10 +69,11 @@ class Block:
         """Anonymous shared memory with these bytes; it is closed with the block."""
         if self._descriptor is None:
             data, done = memoryview(self._data), 0
-            self._descriptor = new_descriptor(len(data))
-            weakref.finalize(self, os.close, self._descriptor)
+            descriptor = new_descriptor(len(data))
+            weakref.finalize(self, os.close, descriptor)
             while done < len(data):
-                done += os.pwrite(self._descriptor, data[done:], done)
+                done += os.pwrite(descriptor, data[done:], done)
+            self._descriptor = descriptor
         return self._descriptor
 
     @classmethod

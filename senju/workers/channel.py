@@ -5,7 +5,9 @@ Between threads messages are passed by reference.
 """
 
 import contextlib
+import errno
 import json
+import os
 import socket
 import struct
 import traceback
@@ -98,7 +100,7 @@ class Channel(ABC):
 
     @abstractmethod
     def receive(self) -> Message | None:
-        """The next message; None if the other end is gone."""
+        """The next message; None if the other end is gone. OSError if a message is damaged or incomplete."""
 
     def close(self) -> None:
         """Close this end; may be called twice."""
@@ -136,17 +138,19 @@ class SocketChannel(Channel):
 
     def receive(self) -> Message | None:
         try:
-            data, ancillary, _, _ = self._socket.recvmsg(2 * _LONGEST_MESSAGE, _ANCILLARY_BYTES)
+            data, ancillary, flags, _ = self._socket.recvmsg(2 * _LONGEST_MESSAGE, _ANCILLARY_BYTES)
         except ConnectionError:
             return None
         if not data:
             return None
         descriptors = _descriptors(ancillary) if ancillary else ()
         blocks = [Block.of_descriptor(each, self._is_of_team) for each in descriptors]
+        if flags & socket.MSG_CTRUNC:  # the kernel has dropped descriptors
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         try:
             kind, number, is_bundle, *rest = _decode(data.decode())
-        except ValueError:  # the user's code wrote into the channel: this worker cannot be used any more
-            return None
+        except ValueError as error:  # the user's code wrote into the channel
+            raise OSError(errno.EBADMSG, os.strerror(errno.EBADMSG)) from error
         values = rest[0] if rest else blocks.pop(0).unpack()[0]
         if is_bundle:
             _, arrays = blocks[0].unpack()

@@ -119,10 +119,10 @@ class ForkedProcess:
 
     def wait(self) -> int | None:
         """Its exit code, from the fork server. A fork server that does not answer is replaced."""
-        if self._code is None and _is_readable(self._handle, _END_SECONDS):
-            if not _is_readable(self._status, _ANSWER_SECONDS):
+        if self._code is None and is_readable(self._handle, _END_SECONDS):
+            if not is_readable(self._status, _ANSWER_SECONDS):
                 _shared.discard(self._server)  # ends the server, which closes the status pipe
-            data = os.read(self._status, 4) if _is_readable(self._status, 0) else b""
+            data = os.read(self._status, 4) if is_readable(self._status, 0) else b""
             self._code = array.array("i", data)[0] if data else _UNKNOWN_END
         return self._code
 
@@ -137,7 +137,7 @@ def _kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _is_readable(descriptor: int, seconds: float) -> bool:
+def is_readable(descriptor: int, seconds: float) -> bool:
     """Whether it can be read, or has ended, within this time."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)

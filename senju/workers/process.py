@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import select
 import signal
 import socket
 from time import monotonic
@@ -15,8 +14,10 @@ from senju.workers.fork_server import (
     ForkServerLease,
     ForkServerLostError,
     import_path,
+    is_readable,
     start_process,
 )
+from senju.workers.records import PIPE_BYTES
 from senju.workers.role import WORKER_BYTES, Executor, Role, WorkerEnding, WorkerHandle
 from senju.workers.worker_main import STACK_SIGNAL
 
@@ -89,22 +90,22 @@ class ProcessHandle(WorkerHandle):
             return WorkerEnding("did not end when it was killed")
         if code >= 0:
             return WorkerEnding(f"ended with exit code {code}")
-        number = signal.Signals(-code)
-        why, lacks_memory = "", False
+        number, why, lacks_memory = -code, "", False
         if number == signal.SIGKILL:
             lacks_memory = count_memory_kills() > self._memory_kills
             why = ": the system was out of memory" if lacks_memory else ": by kill -9 or the like"
         was_killed = number in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
-        return WorkerEnding(f"was killed by signal {-code} ({number.name}{why})", was_killed, lacks_memory)
+        name = next((each.name for each in signal.Signals if each == number), "a real-time signal")
+        return WorkerEnding(f"was killed by signal {number} ({name}{why})", was_killed, lacks_memory)
 
     def stack(self) -> str:
         with contextlib.suppress(BlockingIOError):  # earlier output is not part of the stack
-            while os.read(self.output, 65536):
+            while os.read(self.output, PIPE_BYTES):
                 pass
         self._process.send_signal(STACK_SIGNAL)
         printed, deadline, patience = b"", monotonic() + _STACK_SECONDS, _STACK_SECONDS
-        while select.select([self.output], [], [], max(0.0, min(patience, deadline - monotonic())))[0]:
-            data = os.read(self.output, 65536)
+        while is_readable(self.output, max(0.0, min(patience, deadline - monotonic()))):
+            data = os.read(self.output, PIPE_BYTES)
             if not data:
                 break
             printed += data  # one thread after another; only a pause shows that the last one is complete
@@ -121,7 +122,8 @@ class ProcessHandle(WorkerHandle):
 class ProcessExecutor(Executor):
     """Starts worker processes, with the fork server where possible.
 
-    `script` is the user's script, if classes of it are needed; `imports` names what else a worker imports.
+    `script` is the user's script, if classes of it are needed. `imports` describes the other modules of the
+    user that workers import, for an error message.
     Roles that are not forkable need no fork server.
     """
 

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 _MOST_ACTIVITIES = 50_000  # kept for the timeline until the next report
 _TAIL = 4_000  # characters of what a worker printed
-_PIPE_BYTES = 65_536  # a pipe's capacity, and so the most that a dead worker can have left in it
+PIPE_BYTES = 65_536  # a pipe's capacity, and so the most that a dead worker can have left in it
 
 
 class WorkerOutput:
@@ -27,9 +27,9 @@ class WorkerOutput:
         self._tail = ""
 
     def read(self) -> str:
-        """Read once and log what has been printed: other workers' output must be read too."""
+        """Read and log one chunk, so that a worker that prints much does not delay the others."""
         try:
-            data = os.read(self.descriptor, _PIPE_BYTES)
+            data = os.read(self.descriptor, PIPE_BYTES)
         except BlockingIOError:
             return ""
         self.is_open = bool(data)

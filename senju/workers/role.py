@@ -100,7 +100,7 @@ class Role(ABC):
         raise WorkerError(f"{self.describe(task)} failed {attempts} times; the last time: {cause.rstrip()}")
 
     def on_given_up(self, index: int, reason: str) -> bool:
-        """Worker `index` cannot be started. False: the team logs that and goes on with the others."""
+        """Worker `index` cannot be started. Return True if the role has handled this, else the team reports it."""
         return False
 
 
@@ -119,7 +119,7 @@ class TaskQueue(ABC):
         """Tasks that could begin now."""
 
     def is_waiting_for(self, worker: int, workers: Sequence[int]) -> bool:
-        """Whether such a task is for this worker out of `workers`."""
+        """Whether a waiting task may go to this worker out of `workers`."""
         return self.count_waiting() > 0
 
     @abstractmethod
@@ -128,7 +128,7 @@ class TaskQueue(ABC):
 
     @abstractmethod
     def finish(self, task: Any, result: Any) -> bool:
-        """Take a result; False if the task was taken back before. True resets its count of failures."""
+        """Store a result; ignore it and return False if the task was taken back before."""
 
     @abstractmethod
     def lose(self, task: Any, is_its_fault: bool = True) -> int:

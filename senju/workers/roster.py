@@ -77,7 +77,7 @@ class Roster:
         self.on_change()
 
     def on_change(self) -> None:
-        """A worker started or ended, or what workers may or must do has changed."""
+        """Forget cached decisions: a worker started or ended, or a command changed what workers may do."""
         self._available, self._is_settled = None, False
 
     # what the team's thread does next
@@ -191,8 +191,10 @@ class Roster:
 
     def give_up(self, index: int, reason: str) -> None:
         """Go on with fewer workers; without any, this process does the work."""
-        self._given_up.add(index)
         self._stats.pop(index, None)
+        if index >= self.wanted:  # `resize` was called meanwhile
+            return
+        self._given_up.add(index)
         if self.role.on_given_up(index, reason):
             return
         left, name = self.wanted - len(self._given_up), self.role.worker_name

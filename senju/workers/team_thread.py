@@ -4,6 +4,7 @@ All waiting is one `select`, so the thread notices a death when the system close
 """
 
 import contextlib
+import errno
 import logging
 import os
 import selectors
@@ -74,8 +75,7 @@ class TeamThread:
                 roster.remove(worker)
         finally:
             self._over.set()
-        if self._is_dropped:
-            self._executor.close()
+        self._executor.close()
         if self._may_close_files:
             self._close_files()
 
@@ -130,9 +130,13 @@ class TeamThread:
             worker.handle.channel.send(message)
         except (ConnectionError, BlockingIOError):  # its end or its silence comes next, which says more
             logger.debug("%s takes no message", worker.name)
-        except OSError as error:  # of this process, as when it has too many open files
-            why = f"{worker.name} could not be sent a message: {error.strerror}"
-            self._journal.fail(WorkerError(f"{why}. This process may need a higher limit (ulimit -a)."))
+        except OSError as error:
+            self._fail(f"{worker.name} could not be sent a message", error)
+
+    def _fail(self, what: str, error: OSError) -> None:
+        """End the team because of an error of this process, as when it has too many open files."""
+        why = f"{what}: {error.strerror}. This process may need a higher limit (ulimit -a)."
+        self._journal.fail(WorkerError(why))
 
     def _start_missing(self, index: int | None) -> None:
         """Start workers. That may take seconds, so other threads can take the lock meanwhile."""
@@ -165,13 +169,18 @@ class TeamThread:
             handle_event(worker)
 
     def _receive(self, worker: Worker) -> None:
+        message, is_broken = None, False
         try:
             message = worker.handle.channel.receive()
-        except OSError:
-            message = None
+        except OSError as error:
+            is_broken = error.errno == errno.EBADMSG
+            if error.errno == errno.EMFILE:
+                self._fail(f"a message of {worker.name} could not be received", error)
         if message is None:
-            ending = self._end(worker)
-            self._dispatcher.on_end(worker, ending._replace(detail=str(worker.output or "")))
+            ending = self._end(worker)._replace(detail=str(worker.output or ""))
+            if is_broken:  # the user's code wrote into the channel, and the team has ended the worker
+                ending = WorkerEnding("sent bytes that are no message", detail=ending.detail)
+            self._dispatcher.on_end(worker, ending)
         elif message.kind == Kind.DONE:
             began, ended, values = message.values
             payload = Payload(values, message.blocks)

@@ -73,11 +73,21 @@ def serve(channel: Channel, start: Start, prepare: Callable[[Start], Handler]) -
             return True
         channel.send(Message(Kind.READY))
         while (message := channel.receive()) is not None and message.kind != Kind.STOP:
-            channel.send(_answer(child, handler, message))
+            _send(channel, _answer(child, handler, message))
             del message  # and so its blocks
     except OSError:  # the team is gone, or no longer listens
         return False
     return message is not None
+
+
+def _send(channel: Channel, answer: Message) -> None:
+    """Send an answer, or the error of this process that keeps it from being sent."""
+    try:
+        channel.send(answer)
+    except ConnectionError:  # the team is gone
+        raise
+    except OSError as error:  # for example, the user's code has opened too many files
+        channel.send(failed(error, answer.number))
 
 
 def _answer(child: ChildReport, handler: Handler, task: Message) -> Message:
