@@ -52,10 +52,12 @@ class Team(TeamThread, TeamControl):
             self.wait_for(lambda: not is_waiting or self._roster.is_ready())
 
     def open(self) -> None:
-        """Begin tasks from now on."""
+        """Begin tasks from now on.
+
+        Only the team's thread hands them out: Ctrl-C in a caller's thread then never interrupts it.
+        """
         with self._waking():
             self._dispatcher.is_open = True
-            self._dispatch()
 
     @contextlib.contextmanager
     def _waking(self) -> Iterator[None]:

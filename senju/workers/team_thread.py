@@ -120,7 +120,7 @@ class TeamThread:
         return missing
 
     def _dispatch(self) -> None:
-        """Send tasks to workers that are free; to be called under the lock, from any thread."""
+        """Send tasks to workers that are free."""
         for worker, task in self._dispatcher.assignments():
             payload = self._role.task_payload(task, worker.scratchpad)
             self._send(worker, Message(Kind.TASK, task.number, *payload))
@@ -178,8 +178,9 @@ class TeamThread:
                 self._fail(f"a message of {worker.name} could not be received", error)
         if message is None:
             ending = self._end(worker)._replace(detail=str(worker.output or ""))
-            if is_broken:  # the user's code wrote into the channel, and the team has ended the worker
-                ending = WorkerEnding("sent bytes that are no message", detail=ending.detail)
+            if is_broken:  # for example, the user's code wrote into the channel; `_end` killed the worker
+                how = f"sent bytes that are not a message, and {ending.how}"
+                ending = ending._replace(how=how, was_killed=False)
             self._dispatcher.on_end(worker, ending)
         elif message.kind == Kind.DONE:
             began, ended, values = message.values

@@ -1,10 +1,13 @@
 """A role that squares numbers, handles that record their calls, and a roster without threads."""
 
 import os
+import resource
 import signal
+import threading
 from typing import Any
 
 from senju.errors import ConfigError
+from senju.workers.block import Block
 from senju.workers.dispatcher import Dispatcher
 from senju.workers.records import Journal, Worker
 from senju.workers.role import Handler, Limits, Payload, Role, Start, WorkerEnding, WorkerHandle
@@ -49,6 +52,14 @@ class SquaringHandler(Handler):
         self._note(f"begins {number}")
         if number == "die":
             os.kill(os.getpid(), signal.SIGSEGV)
+        if number == "die of a real-time signal":
+            os.kill(os.getpid(), signal.SIGRTMIN + 6)
+        if number == "hang":
+            threading.Event().wait()
+        if number == "open too many files":
+            _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, most))
+            return Payload([0, count], [Block.pack(number, [])])
         if number == "raise":
             raise RuntimeError("no number")
         if number == "refuse":

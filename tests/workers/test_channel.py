@@ -1,5 +1,8 @@
 """The channel between processes: what is sent arrives whole."""
 
+import errno
+import os
+import resource
 import socket
 from contextlib import closing
 
@@ -28,3 +31,27 @@ def test_message_arrives_with_all_its_blocks_however_many_they_are(num_blocks: i
     for found in (message.blocks, answer.blocks):
         assert [block.unpack()[0] for block in found] == list(range(num_blocks))
         assert all((block.unpack()[1][0] == number).all() for number, block in enumerate(found))
+
+
+def test_bytes_that_are_not_a_message_are_an_error() -> None:
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with closing(SocketChannel(here, is_of_team=True)) as team, closing(there):
+        there.send(b"[4, 1")
+        with pytest.raises(OSError, match=os.strerror(errno.EBADMSG)):
+            team.receive()
+
+
+@pytest.mark.parametrize("values", [[1], ["long" * 20_000]], ids=["short values", "long values"])
+def test_message_whose_blocks_cannot_be_received_for_lack_of_files_is_an_error(values: object) -> None:
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with closing(SocketChannel(here, is_of_team=True)) as team, closing(SocketChannel(there)) as worker:
+        worker.send(Message(Kind.DONE, 7, values, [Block.pack(number, []) for number in range(3)]))
+        first_free = os.dup(0)
+        os.close(first_free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (first_free, hard))
+        try:
+            with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
+                team.receive()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import signal
 import threading
 from collections.abc import Iterator
@@ -98,6 +99,31 @@ def test_task_that_kills_its_workers_is_blamed_and_the_others_are_done() -> None
         assert submit(team, tasks, 4) == {4: 16}
         with pytest.raises(WorkerError, match=mentions("the square of die", "3 times", "SIGSEGV")):
             submit(team, tasks, "die")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "cause"),
+    [("die of a real-time signal", f"signal {signal.SIGRTMIN + 6}"), ("open too many files", "OSError")],
+)
+def test_cause_of_an_unusual_failure_is_reported(task: str, cause: str) -> None:
+    with started(ProcessExecutor(10.0)) as (team, tasks), pytest.raises(WorkerError, match=mentions(cause)):
+        submit(team, tasks, task)
+
+
+@pytest.mark.slow
+def test_hung_worker_is_replaced_in_a_process_with_more_than_1024_open_files() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, limits[1]), limits[1]))
+    files = [os.dup(0) for _ in range(1100)]
+    try:
+        with started(ProcessExecutor(60.0), 1, task_timeout=0.5, attempts=1) as (team, tasks):
+            with pytest.raises(WorkerError, match=mentions("the square of hang", "squaring.py")):
+                submit(team, tasks, "hang")
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_workers_on_demand_start_with_the_first_task_and_leave_after_their_interval() -> None:
