@@ -103,12 +103,11 @@ class Serial(Backend):
         self._player = new_rollout_player(plan, game, models, self._clock, self._block.opponents.__getitem__)
         self._shards = [new_shard(plan, game, index) for index in range(plan.num_shards)]
         self._plan = plan
-        self._first_clocks = [
-            shard.rows.clock.copy() for shard in self._shards
-        ]  # when its last rollout began
-        self._next, self._turn = 0, 0  # the shard to play next, and how often all were played
+        # of each shard: the rows' clocks at the start of its newest rollout
+        self._first_clocks = [shard.rows.clock.copy() for shard in self._shards]
+        self._next, self._turn = 0, 0  # the shard to play next, and the number of complete turns
         self._finished: list[Rollout] = []  # not returned yet
-        self._before: dict[int, ShardState] = {}  # by shard: its state before such a rollout
+        self._before: dict[int, ShardState] = {}  # by shard: its state before its rollout in `_finished`
         self.team = InProcessTeam()
         self._is_closed = False
 
@@ -149,6 +148,15 @@ class Serial(Backend):
         try:
             with ending_forked_child(self._child.write):
                 self._player.play(shard, slots, self._orders)
+            self._child.raise_written()
+            for ring in self.rings:
+                ring.complete(index, self._turn)
+            opponents = self._player.others
+            failures = tuple(opponents.take_failures()) if opponents is not None else ()
+            rollout = Rollout(
+                index, self._orders.version, slots, self._first_clocks[index], self._turn, failures
+            )
+            self.team.finish(task, began)
         except BaseException as error:  # SystemExit, for example, would end this process without a message
             shard.restore(before)  # the next call plays this rollout from its start
             if isinstance(error, Exception) or must_propagate(error):
@@ -159,13 +167,7 @@ class Serial(Backend):
             ) from error
         finally:
             self.team.task = None
-        self._child.raise_written()
-        for ring in self.rings:
-            ring.complete(index, self._turn)
-        self.team.finish(task, began)
-        opponents = self._player.others
-        failures = tuple(opponents.take_failures()) if opponents is not None else ()
-        return Rollout(index, self._orders.version, slots, self._first_clocks[index], self._turn, failures)
+        return rollout
 
     def snapshot(self) -> list[ShardState]:
         return [self._before.get(shard.index, shard.state).copy() for shard in self._shards]

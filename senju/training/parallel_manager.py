@@ -89,7 +89,8 @@ class ParallelManager:
         self._collecting = FairLock()  # held by the thread that collects
         self._starting, self._sending, self._counting = threading.RLock(), threading.Lock(), threading.Lock()
         self._paused: set[int] = set()
-        self._waiting: list[Experiences] = []  # collected, not yet handed over
+        self._uncopied: list[Rollout] = []  # collected last, still in their slots
+        self._waiting: list[Experiences] = []  # copied, not yet handed over
         self._handed_over = 0
         self._sync_calls, self._calls_since_sync, self._version = 0, 0, 0
         self._stages: dict[str, float] = {}
@@ -151,10 +152,12 @@ class ParallelManager:
         """Take rollouts until `goal` decisions wait or the time is up; None: take them once."""
         while goal is None or self._num_waiting() < goal:
             left = None if deadline is None else max(deadline - monotonic(), 0.0)
-            rollouts = self._backend.collect(left)
-            if rollouts:
+            self._uncopied = self._uncopied or self._backend.collect(left)
+            if self._uncopied:
                 with self._timed("copy"):
-                    self._waiting.append(self._copied(rollouts))
+                    copied = self._copied(self._uncopied)
+                    # after Ctrl-C in between, the next call copies them: their slots are valid until then
+                    self._waiting, self._uncopied = [*self._waiting, copied], []
             self._take_report()
             if goal is None or left == 0.0:
                 return
@@ -174,11 +177,11 @@ class ParallelManager:
         if not self._waiting:
             return no_experiences(self.game)
         batch = self._waiting[0] if len(self._waiting) == 1 else Experiences.merge(self._waiting)
-        self._waiting = []
+        rest: list[Experiences] = []
         if limit is not None and len(batch) > limit:
-            self._waiting = [batch.select(slice(limit, None))]
+            rest = [batch.select(slice(limit, None))]
             batch = batch.select(slice(limit))
-        self._handed_over += len(batch)
+        self._waiting, self._handed_over = rest, self._handed_over + len(batch)
         return batch
 
     def sync_model_to_workers(self, model: AnyWeights, force: bool = False) -> bool:

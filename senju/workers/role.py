@@ -100,7 +100,7 @@ class Role(ABC):
         raise WorkerError(f"{self.describe(task)} failed {attempts} times; the last time: {cause.rstrip()}")
 
     def on_given_up(self, index: int, reason: str) -> bool:
-        """Worker `index` cannot be started. Return True if the role has handled this, else the team reports it."""
+        """Worker `index` cannot be started. Return True if the role reports this itself."""
         return False
 
 

@@ -28,6 +28,7 @@ from senju.errors import ConfigError, ControlError, ModelError
 from senju.games.tic_tac_toe import TicTacToe
 from senju.machine import available_cores
 from senju.models.weights import WeightBlock
+from senju.training import parallel_manager
 from senju.training.parallel_config import ParallelConfig, SettingWarning
 from senju.training.parallel_manager import ParallelManager
 from tests.backends.common import new_plan
@@ -727,3 +728,23 @@ def test_parallel_manager_is_part_of_the_package() -> None:
     assert senju.ParallelConfig is ParallelConfig
     assert senju.Experiences is Experiences
     assert senju.ExperienceBuffer(3).capacity == 3
+
+
+@pytest.mark.parametrize("backend", ["serial", "threads"])
+def test_experiences_whose_copying_was_interrupted_come_with_the_next_call(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with make(backend=backend) as manager:
+        expected = joined(manager.collect_experiences() for _ in range(3))
+    with make(backend=backend) as manager:
+        batches = [manager.collect_experiences()]
+        with monkeypatch.context() as patch:
+            patch.setattr(parallel_manager, "decisions_of", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                manager.collect_experiences()
+        batches += [manager.collect_experiences() for _ in range(2)]
+        assert joined(batches) == expected
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

@@ -117,9 +117,11 @@ def test_hung_worker_is_replaced_in_a_process_with_more_than_1024_open_files() -
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, limits[1]), limits[1]))
     files = [os.dup(0) for _ in range(1100)]
     try:
-        with started(ProcessExecutor(60.0), 1, task_timeout=0.5, attempts=1) as (team, tasks):
-            with pytest.raises(WorkerError, match=mentions("the square of hang", "squaring.py")):
-                submit(team, tasks, "hang")
+        with (
+            started(ProcessExecutor(60.0), 1, task_timeout=0.5, attempts=1) as (team, tasks),
+            pytest.raises(WorkerError, match=mentions("the square of hang", "squaring.py")),
+        ):
+            submit(team, tasks, "hang")
     finally:
         for file in files:
             os.close(file)
