@@ -134,7 +134,7 @@ class Serial(Backend):
         left = None if deadline is None else max(deadline - monotonic(), 0.0)
         can_play = self.team.can_play.wait(left)
         if self._is_closed:
-            raise ControlError("the workers were stopped; start another backend to go on")
+            raise ControlError("the workers were stopped; they cannot be started again")
         return can_play and (left != 0.0 or is_first)
 
     def _play(self, index: int) -> Rollout:

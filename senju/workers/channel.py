@@ -26,6 +26,7 @@ _LONGEST_MESSAGE = 32_000  # bytes; longer values travel in a block
 _SEND_SECONDS = 5  # for a worker to take a message
 _MOST_DESCRIPTORS = 250  # of one message; Linux allows 253
 _ANCILLARY_BYTES = socket.CMSG_LEN(4 * _MOST_DESCRIPTORS)
+_TRUNCATED = int(socket.MSG_CTRUNC)  # an enum's operators would take microseconds
 _encode, _decode = json.JSONEncoder(separators=(",", ":")).encode, json.JSONDecoder().decode
 _LONGEST_TEXTS = (6_000, 3_000, 1_000)  # characters, tried in turn: one may take six bytes as JSON
 
@@ -145,7 +146,7 @@ class SocketChannel(Channel):
             return None
         descriptors = _descriptors(ancillary) if ancillary else ()
         blocks = [Block.of_descriptor(each, self._is_of_team) for each in descriptors]
-        if flags & socket.MSG_CTRUNC:  # the kernel has dropped descriptors
+        if flags & _TRUNCATED:  # the kernel has dropped descriptors
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         try:
             kind, number, is_bundle, *rest = _decode(data.decode())

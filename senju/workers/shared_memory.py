@@ -63,9 +63,9 @@ def require_memory(num_bytes: int) -> None:
     available = memory_available()
     if num_bytes > available:
         raise ConfigError(
-            f"the rollouts need {mebibytes(num_bytes)} MiB of shared memory and {mebibytes(available)} MiB "
-            "are free; collect with fewer num_games, a smaller rollout_steps or a smaller max_lag, or give "
-            "the container more memory"
+            f"{mebibytes(num_bytes)} MiB of shared memory are needed and {mebibytes(available)} MiB are free; "
+            "a smaller num_games, rollout_steps, max_lag or replay_size needs less, or give the container "
+            "more memory"
         )
 
 
@@ -80,9 +80,9 @@ def _open_unlinked(num_bytes: int, folder: Path) -> int:
     room = disk_usage(folder).free
     if num_bytes > room:
         raise ConfigError(
-            f"the rollouts need {mebibytes(num_bytes)} MiB of shared memory and {folder} has "
-            f"{mebibytes(room)} MiB; in a container raise it with "
-            f"--shm-size={mebibytes(2 * num_bytes)}m, or collect with fewer num_games or rollout_steps"
+            f"{mebibytes(num_bytes)} MiB of shared memory are needed and {folder} has {mebibytes(room)} MiB; "
+            f"in a container raise it with --shm-size={mebibytes(2 * num_bytes)}m, or use a smaller num_games "
+            "or rollout_steps"
         )
     descriptor, name = tempfile.mkstemp(prefix="senju-", dir=folder)
     try:

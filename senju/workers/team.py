@@ -94,7 +94,7 @@ class Team(TeamThread, TeamControl):
     def require_running(self) -> None:
         """Raise ControlError if the team was closed."""
         if self._roster.is_closing:
-            raise ControlError("the workers were stopped; start another backend to go on")
+            raise ControlError("the workers were stopped; they cannot be started again")
 
     def pause(self, workers: Collection[int] | None = None) -> None:
         with self._waking():
