@@ -256,13 +256,13 @@ def resolve_config(game: str | None = None, *layers: Settings, variant: str | No
         raise ConfigError(f"no game given; known are {', '.join(GAMES.names())}")
     GAMES.get(name)
     ready_made = preset_for(str(name), given) if variant is None else preset(str(name), variant)
-    config = _in_parallel(validated(RunConfig, merged(DEFAULT_PARTS, ready_made, given)), given)
+    config = resolve_parallel(validated(RunConfig, merged(DEFAULT_PARTS, ready_made, given)), given)
     require_device(config.device)
     # resolved, since rounding may depend on it: a resume must not take another machine's cores
     return config.model_copy(update={"threads": config.threads or _math_threads(config)})
 
 
-def _in_parallel(config: RunConfig, given: Settings) -> RunConfig:
+def resolve_parallel(config: RunConfig, given: Settings) -> RunConfig:
     """Fill backend, mode and learners according to `parallel`, unless they are given."""
     if not config.is_independent:
         return config
