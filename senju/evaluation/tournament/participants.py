@@ -9,7 +9,7 @@ from pathlib import Path
 from senju.errors import ConfigError
 from senju.evaluation.opponents import make_player, run_of, with_full_path, with_update
 from senju.games.game import Game
-from senju.opponents.functions import FunctionPlayer
+from senju.opponents.functions import FunctionPlayer, OwnPlayer
 from senju.opponents.players import AgentPlayer, Player
 
 
@@ -64,6 +64,7 @@ def _fingerprint(player: Player) -> str:
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             digest.update(tensor.contiguous().cpu().numpy().tobytes())
         return digest.hexdigest()
+    player = player.player if isinstance(player, OwnPlayer) else player
     code = player.function if isinstance(player, FunctionPlayer) else type(player)
     if code.__module__.partition(".")[0] == "senju":
         return ""
