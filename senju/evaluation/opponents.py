@@ -25,6 +25,32 @@ def make_player(game: Game, description: str, temperature: float = 0.0) -> Playe
     return described_player(game, description) if agent is None else agent.player(temperature)
 
 
+def make_players(game: Game, descriptions: Sequence[str], temperature: float = 0.0) -> list[Player]:
+    """The same for several players, with distinct names."""
+    players = [make_player(game, description, temperature) for description in descriptions]
+    for player, name in zip(players, distinct_names(players, descriptions), strict=True):
+        player.name = name
+    return players
+
+
+def distinct_names(players: Sequence[Player], descriptions: Sequence[str]) -> list[str]:
+    """The players' names; equal ones become different by the names of their folders before them."""
+    names = [player.name for player in players]
+    paths = [_folder(name, description) for name, description in zip(names, descriptions, strict=True)]
+    for depth in range(2, 1 + max([2, *(len(path.parts) for path in paths)])):
+        twice = {name for name in names if names.count(name) > 1}
+        names = [
+            "/".join(path.parts[-depth:]) if name in twice else name
+            for name, path in zip(names, paths, strict=True)
+        ]
+    return names
+
+
+def _folder(name: str, description: str) -> Path:
+    run = run_of(description)
+    return Path(description) if run is None else run.path.with_name(name)
+
+
 def find_agent(game: Game, description: str) -> Agent | None:
     """The agent of `RUN` or `RUN@UPDATE`; None for any other description."""
     folder, checkpoint = _find_run(description)
