@@ -177,12 +177,22 @@ def opponents_settings(given: Any) -> Settings:
 
 
 def with_opponents(settings: Settings) -> Settings:
-    """The same settings; opponents in short form are replaced by the settings they stand for."""
+    """The same settings; opponents in short form are replaced by the settings they stand for.
+
+    An explicit `collect.seating` wins, unless the opponents would never play.
+    """
     given = settings.get("opponents")
     if given is None or isinstance(given, Mapping):
         return settings
     rest = {part: value for part, value in settings.items() if part != "opponents"}
-    return merged(rest, opponents_settings(given))
+    whole = merged(opponents_settings(given), rest)
+    collect = whole["collect"] if isinstance(whole["collect"], dict) else {}
+    if collect.get("seating") in ("self_play", "independent") and not whole["opponents"]["fixed"]:
+        raise ConfigError(
+            f"opponents={given!r} is for collect.seating=opponents, and collect.seating is "
+            f"{collect['seating']}; leave one of them out"
+        )
+    return whole
 
 
 def _described(opponent: Any) -> str:
