@@ -178,7 +178,7 @@ def _members_table(columns: Columns, members: list[dict[str, Any]]) -> Table:
 def _rows_at_rest(found: Status) -> dict[str, str]:
     rows = {"trained for": duration_text(found["seconds"]), "newest checkpoint": _plain(found["checkpoint"])}
     if found["set_aside"]:
-        rows["shards set aside"] = f"{found['set_aside']}, see events.jsonl"
+        rows["shards set aside"] = f"{found['set_aside']} in all sessions, see events.jsonl"
     rows |= learning_texts(found["metrics"])
     for record in found["evaluations"]:
         rows[f"against {record['opponent']}"] = f"{share_text(record['score'])} at update {record['update']}"
