@@ -60,13 +60,12 @@ def inspect(path: Path) -> Status:
 
 def _from_folder(run: RunFolder) -> Status:
     metrics, saved = run.metrics, run.checkpoints.all()
-    newest = saved[-1].name if saved else None
-    total, reached = run.outline.total_updates(metrics), int(newest.removeprefix("update_")) if newest else 0
-    is_finished = total is not None and reached >= total
+    total = run.outline.total_updates(metrics)
+    is_finished = total is not None and run.checkpoints.newest_update >= total
     return {
         "state": "finished" if is_finished else "stopped" if metrics else "not begun",
         "total_updates": total,
-        "checkpoint": newest,
+        "checkpoint": saved[-1].name if saved else None,
         **run.summary(),
     }
 

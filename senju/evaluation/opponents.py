@@ -13,6 +13,7 @@ from senju.opponents.functions import described_player
 from senju.opponents.players import Player, is_built_in
 from senju.opponents.table import OpponentSpec
 from senju.runs.agent import Agent
+from senju.runs.checkpoint import update_of
 from senju.runs.run import Run
 
 POOL = "pool"  # in settings: snapshots of the learner's own past
@@ -88,8 +89,8 @@ def run_of(description: str) -> Run | None:
 
 def past_selves(run: Run, at_most: int = PAST_SELVES) -> list[str]:
     """Older agents of a run as `RUN@UPDATE`, oldest first; if there are many, a few spread over time."""
-    newest = _update(run.checkpoints.latest().name)
-    updates = {_update(path.name) for path in run.checkpoints.all()[:-1]} | set(run.snapshots) - {newest}
+    newest = update_of(run.checkpoints.latest())
+    updates = {*map(update_of, run.checkpoints.all()), *run.snapshots} - {newest}
     return [f"{run.path}@{update}" for update in spread(sorted(updates), newest, at_most)]
 
 
@@ -110,10 +111,6 @@ def spread(updates: list[int], newest: int, at_most: int) -> list[int]:
         left.remove(nearest)
         chosen.append(nearest)
     return sorted(chosen)
-
-
-def _update(checkpoint: str) -> int:
-    return int(checkpoint.removeprefix("update_"))
 
 
 def _find_run(description: str) -> tuple[Path | None, str | None]:

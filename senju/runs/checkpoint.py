@@ -75,6 +75,11 @@ class Checkpoint:
     blobs: tuple[str, ...] = ()
 
 
+def update_of(checkpoint: Path) -> int:
+    """The update after which a checkpoint was saved, from the name of its folder."""
+    return int(checkpoint.name.removeprefix("update_"))
+
+
 class CheckpointFolder:
     """The checkpoints of one run, oldest first by name."""
 
@@ -85,6 +90,11 @@ class CheckpointFolder:
     def all(self) -> list[Path]:
         """Finished checkpoints, oldest first."""
         return sorted(path for path in self.path.glob("update_*") if _NAME.fullmatch(path.name))
+
+    @property
+    def newest_update(self) -> int:
+        """The update of the newest checkpoint; 0 if there is none."""
+        return max(map(update_of, self.all()), default=0)
 
     def latest(self) -> Path:
         """The newest checkpoint."""

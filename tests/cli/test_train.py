@@ -95,9 +95,7 @@ def test_finished_run_resumed_says_where_it_is(invoke: Invoke, small_options: Op
     assert "Stopped" not in again.stdout
 
 
-def test_failures_of_an_earlier_session_are_not_reported_again(
-    invoke: Invoke, train_small: Train
-) -> None:
+def test_failures_of_an_earlier_session_are_not_reported_again(invoke: Invoke, train_small: Train) -> None:
     run = train_small(max_updates=1)
     for kind in ("set_aside", "learner_hung"):
         append_record(run.path / "events.jsonl", {"kind": kind, "update": 1})

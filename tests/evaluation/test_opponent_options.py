@@ -44,7 +44,9 @@ def test_explicit_seating_wins_over_the_one_that_a_list_of_opponents_implies() -
 )
 def test_seating_in_which_the_opponents_would_never_play_is_refused(seating: str, opponents: str) -> None:
     with pytest.raises(ConfigError, match=mentions("opponents", "collect.seating", seating)):
-        resolve_config("tic_tac_toe", with_opponents({"opponents": opponents, "collect": {"seating": seating}}))
+        resolve_config(
+            "tic_tac_toe", with_opponents({"opponents": opponents, "collect": {"seating": seating}})
+        )
 
 
 @pytest.mark.parametrize(

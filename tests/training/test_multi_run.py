@@ -160,7 +160,9 @@ def test_agents_of_another_kind_or_missing_are_refused(tmp_path: Path, settings:
         open_agents(folder)
 
 
-@pytest.mark.parametrize(("learners", "interval", "is_alike"), [("stacked", 1, True), ("sequential", 2, False)])
+@pytest.mark.parametrize(
+    ("learners", "interval", "is_alike"), [("stacked", 1, True), ("sequential", 2, False)]
+)
 def test_agents_that_learn_in_another_way_belong_together_unless_the_result_differs(
     tmp_path: Path, learners: str, interval: int, is_alike: bool
 ) -> None:
@@ -349,9 +351,7 @@ def test_killed_agent_has_failed_and_is_not_tried_again(tmp_path: Path, settings
     """A killed agent is not restarted; the others are trained to their end."""
     endless = merged(settings, {"total_steps": 10**6 * DECISIONS_PER_UPDATE})
     agents = new_trainees(create(tmp_path / "several", settings))
-    agents[0].run.save_config(
-        resolve_config(None, merged(endless, {"game": "tic_tac_toe"}))
-    )
+    agents[0].run.save_config(resolve_config(None, merged(endless, {"game": "tic_tac_toe"})))
     heard = Killer()
     train_agents(agents, StopRequest(), heard)
     assert [agent.state for agent in agents] == ["failed", "finished"]
