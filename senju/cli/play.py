@@ -10,7 +10,7 @@ from rich.text import Text
 
 from senju.cli.console import out, require_file_name, say
 from senju.cli.options import SeedOption, TrustOption
-from senju.cli.quantities import share_text
+from senju.cli.quantities import plural, share_text
 from senju.config import validated
 from senju.errors import ConfigError, SenjuError
 from senju.evaluation.opponents import make_player, run_of
@@ -66,7 +66,7 @@ def play(
         played.require_game(game)
     rules = played.game if played is not None else make_game(game)
     if rules.num_seats != 2 or rules.num_acting != 1:
-        seats = f"{rules.num_seats} seats" + " that act at once" * (rules.num_acting > 1)
+        seats = plural(rules.num_seats, "seat") + " that act at once" * (rules.num_acting > 1)
         raise ConfigError(f"{rules.name} has {seats}; `play` needs two that take turns")
     agent = opened.agent if opened is not None else None
     if agent is not None:
