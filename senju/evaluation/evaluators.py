@@ -29,7 +29,7 @@ class EvaluationListener(Protocol):
 
 
 class Evaluation(NamedTuple):
-    """One evaluation: what is evaluated, when, and who gets the results."""
+    """An evaluation that is due: its learner and update, and the writer and listener that get its results."""
 
     learner: LearnerGroup
     update: int
@@ -48,7 +48,7 @@ class Evaluator(ABC):
         self.run, self.config = run, run.config
 
     def prepare(self) -> None:  # noqa: B027  # not all have something to prepare
-        """Before training begins."""
+        """Load what evaluations need; the trainer calls this once, before training begins."""
 
     @abstractmethod
     def is_due(self, update: int) -> bool:

@@ -39,7 +39,8 @@ from senju.version import __version__
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1  # later formats keep the checksum around the content, so that they are not reported as damaged
+# A later format must keep the checksum around the content: otherwise it would be reported as damaged.
+FORMAT = 1
 TENSORS, STATE, BLOBS = "tensors.safetensors", "state.json", "blobs"
 _NAME = re.compile(r"update_\d{9}", re.ASCII)
 BLOB_NAME = re.compile(r"([a-z0-9_]+)-([0-9a-f]{64})\.safetensors")
@@ -112,7 +113,7 @@ class CheckpointFolder:
         return path
 
     def find(self, name: str) -> Path | None:
-        """The same; None if there is no such checkpoint."""
+        """A checkpoint by its folder's name, or by its update alone; None if there is no such checkpoint."""
         if not isinstance(name, str) or "\0" in name:
             raise ConfigError(f"checkpoint={shown(name)}: expected its name or its update, as text")
         path = self.path / (f"update_{int(name):09d}" if re.fullmatch("[0-9]{1,9}", name) else name)

@@ -36,7 +36,7 @@ _WRITTEN = (CONFIG, METRICS, CHECKPOINTS, TENSORBOARD, EVENTS, ARENA, FAILED_SHA
 
 
 class Outline(Part):
-    """The settings of a run that can be read without loading the classes that others name."""
+    """The settings of a run that name no classes of the user, so that reading them runs no code."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
