@@ -16,6 +16,7 @@ from senju.cli.tables import show_matches
 from senju.config import merged
 from senju.errors import ConfigError
 from senju.evaluation.opponents import opponents_settings
+from senju.opponents.players import KNOWN_OPPONENTS
 from senju.runs.interrupt import stop_on_signals
 from senju.runs.monitor import read_events
 from senju.runs.presets import known_presets
@@ -48,8 +49,7 @@ def train(
         str | None,
         typer.Option(
             metavar="LIST",
-            help="Train against others: pool (its own past), random, minimax:DEPTH, a run, RUN@UPDATE, "
-            "package.module:function; with commas between.",
+            help=f"Train against others: pool (its own past), {KNOWN_OPPONENTS}; with commas between.",
         ),
     ] = None,
     workers: Annotated[

@@ -22,6 +22,7 @@ from senju.games import GAMES, make_game
 from senju.games.game import Game
 from senju.machine import available_cores
 from senju.models import MODELS
+from senju.opponents.players import KNOWN_OPPONENTS
 from senju.opponents.pool import OpponentsConfig
 from senju.opponents.table import OpponentSpec, TableSettings
 from senju.runs.parallel_options import LearnerKind, RunParallelOptions
@@ -79,7 +80,7 @@ class EvaluationConfig(Part):
     )
     opponents: tuple[str, ...] = Field(
         ("random",),
-        description="Opponents: random, minimax:DEPTH, greedy:DEPTH, perfect, a run, RUN@UPDATE.",
+        description=f"Opponents: {KNOWN_OPPONENTS}.",
     )
     final_opponents: tuple[str, ...] = Field((), description="Additional opponents at the end.")
 
