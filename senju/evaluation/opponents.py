@@ -27,24 +27,15 @@ def make_player(game: Game, description: str, temperature: float = 0.0) -> Playe
 
 
 def make_players(game: Game, descriptions: Sequence[str], temperature: float = 0.0) -> list[Player]:
-    """The same for several players, with distinct names."""
+    """The players of these descriptions; equal names become different by their folders' names before them."""
     players = [make_player(game, description, temperature) for description in descriptions]
-    for player, name in zip(players, distinct_names(players, descriptions), strict=True):
-        player.name = name
+    paths = [_folder(player.name, each) for player, each in zip(players, descriptions, strict=True)]
+    for depth in range(2, 1 + max((len(path.parts) for path in paths), default=0)):
+        names = [player.name for player in players]
+        for player, path in zip(players, paths, strict=True):
+            if names.count(player.name) > 1:
+                player.name = "/".join(path.parts[-depth:])
     return players
-
-
-def distinct_names(players: Sequence[Player], descriptions: Sequence[str]) -> list[str]:
-    """The players' names; equal ones become different by the names of their folders before them."""
-    names = [player.name for player in players]
-    paths = [_folder(name, description) for name, description in zip(names, descriptions, strict=True)]
-    for depth in range(2, 1 + max([2, *(len(path.parts) for path in paths)])):
-        twice = {name for name in names if names.count(name) > 1}
-        names = [
-            "/".join(path.parts[-depth:]) if name in twice else name
-            for name, path in zip(names, paths, strict=True)
-        ]
-    return names
 
 
 def _folder(name: str, description: str) -> Path:

@@ -39,8 +39,7 @@ from senju.version import __version__
 
 logger = logging.getLogger(__name__)
 
-# A later format must keep the checksum around the content: otherwise it would be reported as damaged.
-FORMAT = 1
+FORMAT = 1  # a later one must keep the checksum around the content, or it would be reported as damaged
 TENSORS, STATE, BLOBS = "tensors.safetensors", "state.json", "blobs"
 _NAME = re.compile(r"update_\d{9}", re.ASCII)
 BLOB_NAME = re.compile(r"([a-z0-9_]+)-([0-9a-f]{64})\.safetensors")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from senju.errors import ConfigError
-from senju.evaluation.opponents import distinct_names, make_player, with_full_path, with_update
+from senju.evaluation.opponents import make_players, with_full_path, with_update
 from senju.games.game import Game
 from senju.opponents.functions import FunctionPlayer, OwnPlayer
 from senju.opponents.players import AgentPlayer, Player
@@ -33,8 +33,8 @@ def find_participants(game: Game, descriptions: Sequence[str]) -> list[Participa
         if earlier < index:
             pair = " and ".join(dict.fromkeys((descriptions[earlier], descriptions[index])))
             raise ConfigError(f"the same participant is given twice: {pair}; name each only once")
-    players = [make_player(game, description) for description in full]
-    names = distinct_names(players, full)
+    players = make_players(game, full)
+    names = [player.name for player in players]
     prints = map(_fingerprint, players)
     return [Participant(*fields) for fields in zip(names, full, prints, strict=True)]
 
