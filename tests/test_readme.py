@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from senju.cli.console import settings_from
+from senju.training.api import prepare
+
 README = Path(__file__).parent.parent / "README.md"
 
 
@@ -27,6 +30,15 @@ def test_commands_and_example_are_in_the_first_30_lines() -> None:
     assert "make train" in beginning
     assert "make test" in beginning
     assert examples()[0] in beginning
+
+
+COMMANDS = re.findall(r"`senju train (\S+) ?(.*?)`", README.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("game", "options"), [each for each in COMMANDS if not each[0].startswith("-")])
+def test_commands_that_train_a_game_are_accepted(game: str, options: str, tmp_path: Path) -> None:
+    settings = settings_from(None, re.findall(r"--set (\S+)", options))
+    assert prepare(game, tmp_path / "run", None, None, settings).config.total_steps
 
 
 @pytest.mark.slow

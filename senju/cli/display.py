@@ -185,8 +185,8 @@ def _opponents_text(config: RunConfig) -> list[str]:
     lines = [f"Against {', '.join(names)}{itself}."]
     if chosen.snapshot_interval >= updates:
         lines.append(
-            f"It ends after {updates} updates, before its first snapshot could play: "
-            "for so short a run set opponents.snapshot_interval lower."
+            f"The run ends after {updates} updates, before its first snapshot could play; set "
+            f"opponents.snapshot_interval below {updates}."
         )
     return lines
 

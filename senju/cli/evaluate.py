@@ -14,7 +14,7 @@ from senju.cli.tables import show_matches
 from senju.errors import ConfigError
 from senju.evaluation.episodes import EpisodesResult, play_episodes
 from senju.evaluation.matches import MatchResult, play_match
-from senju.evaluation.opponents import make_player
+from senju.evaluation.opponents import make_players
 from senju.files import describe_os_error
 from senju.opponents.players import KNOWN_OPPONENTS
 from senju.runs.run import Run
@@ -65,7 +65,7 @@ def evaluate(
         )
     player = opened.agent_at(checkpoint).player(temperature)
     names = [f"{run}@{name[5:]}" if name.startswith("self@") else name for name in against]
-    opponents = [make_player(opened.game, name, temperature) for name in names]
+    opponents = make_players(opened.game, names, temperature)
     results: list[MatchResult] = []
     with Progress(console=err, transient=True, disable=as_json) as progress:
         for opponent in opponents:

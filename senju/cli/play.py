@@ -10,10 +10,10 @@ from rich.text import Text
 
 from senju.cli.console import out, require_file_name, say
 from senju.cli.options import SeedOption, TrustOption
-from senju.cli.quantities import share_text
+from senju.cli.quantities import plural, share_text
 from senju.config import validated
 from senju.errors import ConfigError, SenjuError
-from senju.evaluation.opponents import make_player
+from senju.evaluation.opponents import make_player, run_of
 from senju.evaluation.search_player import SearchPlayer
 from senju.games import make_game
 from senju.games.game import Game, States
@@ -59,13 +59,14 @@ def play(
         raise ConfigError("give --run or --against, not both")
     accept_named(game)
     opened = Run(run) if run is not None else None
-    if opened is not None:
-        opened.require_game(game)
-    elif nodes:
+    if opened is None and nodes:
         raise ConfigError("--nodes needs an agent to search with; give --run")
-    rules = opened.game if opened is not None else make_game(game)
+    played = run_of(against) if against else opened  # a run's game has settings of its own
+    if played is not None:
+        played.require_game(game)
+    rules = played.game if played is not None else make_game(game)
     if rules.num_seats != 2 or rules.num_acting != 1:
-        seats = f"{rules.num_seats} seats" + " that act at once" * (rules.num_acting > 1)
+        seats = plural(rules.num_seats, "seat") + " that act at once" * (rules.num_acting > 1)
         raise ConfigError(f"{rules.name} has {seats}; `play` needs two that take turns")
     agent = opened.agent if opened is not None else None
     if agent is not None:

@@ -60,13 +60,12 @@ def inspect(path: Path) -> Status:
 
 def _from_folder(run: RunFolder) -> Status:
     metrics, saved = run.metrics, run.checkpoints.all()
-    newest = saved[-1].name if saved else None
-    total, reached = run.outline.total_updates(metrics), int(newest.removeprefix("update_")) if newest else 0
-    is_finished = total is not None and reached >= total
+    total = run.outline.total_updates(metrics)
+    is_finished = total is not None and run.checkpoints.newest_update >= total
     return {
         "state": "finished" if is_finished else "stopped" if metrics else "not begun",
         "total_updates": total,
-        "checkpoint": newest,
+        "checkpoint": saved[-1].name if saved else None,
         **run.summary(),
     }
 
@@ -178,7 +177,7 @@ def _members_table(columns: Columns, members: list[dict[str, Any]]) -> Table:
 def _rows_at_rest(found: Status) -> dict[str, str]:
     rows = {"trained for": duration_text(found["seconds"]), "newest checkpoint": _plain(found["checkpoint"])}
     if found["set_aside"]:
-        rows["shards set aside"] = f"{found['set_aside']}, see events.jsonl"
+        rows["shards set aside"] = f"{found['set_aside']} in all sessions, see events.jsonl"
     rows |= learning_texts(found["metrics"])
     for record in found["evaluations"]:
         rows[f"against {record['opponent']}"] = f"{share_text(record['score'])} at update {record['update']}"

@@ -11,10 +11,12 @@ from senju.cli.console import command_text, out, print_json, say, settings_from
 from senju.cli.display import TrainingDisplay
 from senju.cli.multi_run import train_together
 from senju.cli.options import ConfigOption, GameArgument, JsonOption, SeedSetting, SettingsOption, TrustOption
+from senju.cli.quantities import plural
 from senju.cli.tables import show_matches
 from senju.config import merged
 from senju.errors import ConfigError
 from senju.evaluation.opponents import opponents_settings
+from senju.opponents.players import KNOWN_OPPONENTS
 from senju.runs.interrupt import stop_on_signals
 from senju.runs.monitor import read_events
 from senju.runs.presets import known_presets
@@ -47,8 +49,7 @@ def train(
         str | None,
         typer.Option(
             metavar="LIST",
-            help="Train against others: pool (its own past), random, minimax:DEPTH, a run, RUN@UPDATE, "
-            "package.module:function; with commas between.",
+            help=f"Train against others: pool (its own past), {KNOWN_OPPONENTS}; with commas between.",
         ),
     ] = None,
     workers: Annotated[
@@ -110,15 +111,16 @@ def _refuse_checkpoint(checkpoint: str | None, resume: Path | None) -> None:
 
 
 def _train_one(prepared: Run, checkpoint: str | None, max_updates: int | None, as_json: bool) -> None:
+    first_event = len(read_events(prepared.path))  # of this session
     with stop_on_signals() as stop:
         if as_json:
             finished = Trainer(prepared, None, checkpoint).train(stop, max_updates)
             explanation = explain(_total_stages(prepared))
-            print_json({**prepared.summary(), "finished": finished, "explanation": explanation})
+            print_json({**prepared.summary(first_event), "finished": finished, "explanation": explanation})
         else:
             with TrainingDisplay(out) as display:
                 finished = Trainer(prepared, display, checkpoint).train(stop, max_updates)
-            _show_end(prepared, display, finished)
+            _show_end(prepared, display, finished, first_event)
     if stop.is_set:
         raise typer.Exit(stop.exit_code)
 
@@ -130,7 +132,7 @@ def _total_stages(run: Run) -> dict[str, float]:
     return totals
 
 
-def _show_end(run: Run, display: TrainingDisplay, finished: bool) -> None:
+def _show_end(run: Run, display: TrainingDisplay, finished: bool, first_event: int) -> None:
     if not finished:
         say(f"\nStopped and saved. Go on with: {command_text('train --resume', run.path)}")
         return
@@ -140,16 +142,17 @@ def _show_end(run: Run, display: TrainingDisplay, finished: bool) -> None:
         show_matches(latest, "Strength at the end")
     if display.agents is not None and display.agents.results:
         out.print(episodes_table(run, display.agents.results[-1], "Rewards at the end"))
-    summary = run.summary()
+    summary = run.summary(first_event)
     if summary["metrics"]:
         speed = f"{summary['steps']:,} steps in {summary['seconds']:.0f} s"
         out.print(f"{speed}; {explain(_total_stages(run))}.")
     details = f"see {escape(str(run.path))}/events.jsonl"
     if summary["set_aside"]:
-        say(f"[bold red]{summary['set_aside']} shards failed and were set aside;[/] {details}")
-    replaced = sum(event["kind"].startswith("learner_") for event in read_events(run.path))
-    if replaced:
-        say(f"[yellow]{replaced} times a learner failed, was lost or hung and was replaced;[/] {details}")
+        count = plural(summary["set_aside"], "shard")
+        say(f"[bold red]{count} set aside after repeated failures;[/] {details}")
+    if summary["learners_replaced"]:
+        count = plural(summary["learners_replaced"], "time")
+        say(f"[yellow]{count} a learner failed, died or hung, and was replaced;[/] {details}")
     pictures = [("Strength over time", STRENGTH), ("Rewards over time", REWARDS)]
     pictures += [("An episode at the end", record["film"]) for record in run.episodes[-1:] if record["film"]]
     for title, name in pictures:

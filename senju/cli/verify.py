@@ -12,7 +12,15 @@ from senju.cli.console import out, say, settings_from
 from senju.cli.options import ConfigOption, GameArgument, JsonOption, SeedSetting, SettingsOption, TrustOption
 from senju.cli.quantities import count_text
 from senju.cli.tables import plain_table
-from senju.cli.trials import heading, names, numbers, print_record, quiet_about_lost_workers, trial_progress
+from senju.cli.trials import (
+    game_or_default,
+    heading,
+    names,
+    numbers,
+    print_record,
+    quiet_about_lost_workers,
+    trial_progress,
+)
 from senju.runs.run_config import RunConfig
 from senju.trials.differences import Difference
 from senju.trials.equality import Verdict, candidates
@@ -42,7 +50,8 @@ def verify(
     with quiet_about_lost_workers() if kill else nullcontext():
         counts = numbers(workers)
         scale = SMALL._replace(num_shards=max(SMALL.num_shards, max(counts) + 1))
-        resolved = scaled_config(game, scale, settings_from(config, assignments, seed=seed))
+        settings = settings_from(config, assignments, seed=seed)
+        resolved = scaled_config(game_or_default(game, settings), scale, settings)
         field = candidates(names(backends, "--backends"), counts)
         verdicts: list[Verdict] = []
         with trial_progress(as_json) as progress:
@@ -113,6 +122,6 @@ def _conclusion(verdicts: list[Verdict]) -> str:
             "state, its settings and the keys it is given (a counter, the clock, random numbers of its own)."
         )
     return (
-        "Two runs in one process are equal or were not tried: the game or the model depends on who plays it "
-        "(a process number, a variable of the module, the clock, random numbers of its own)."
+        "Two runs in one process are equal or were not tried: the game or the model depends on the worker "
+        "that plays it (a process number, a variable of the module, the clock, random numbers of its own)."
     )

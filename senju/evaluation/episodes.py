@@ -41,7 +41,7 @@ class EpisodesResult:
 
     @property
     def overall_ratio(self) -> float:
-        """The same for all seats together."""
+        """The mean reward of all seats divided by that of random players; NaN as for a single seat."""
         if self.random is not None and self.random.overall_interval.low > 0:
             return self.overall / self.random.overall
         return math.nan

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from senju.algorithms.learner_group import LearnerGroup
 from senju.evaluation.episodes import EpisodesResult, play_episodes
 from senju.evaluation.matches import MatchResult, play_match
-from senju.evaluation.opponents import make_player
+from senju.evaluation.opponents import make_players
 from senju.evaluation.plot import rewards_svg, strength_svg
 from senju.opponents.players import Player
 from senju.runs.interrupt import StopRequest
@@ -29,7 +29,7 @@ class EvaluationListener(Protocol):
 
 
 class Evaluation(NamedTuple):
-    """One evaluation: what is evaluated, when, and who gets the results."""
+    """An evaluation that is due: its learner and update, and the writer and listener that get its results."""
 
     learner: LearnerGroup
     update: int
@@ -48,7 +48,7 @@ class Evaluator(ABC):
         self.run, self.config = run, run.config
 
     def prepare(self) -> None:  # noqa: B027  # not all have something to prepare
-        """Before training begins."""
+        """Load what evaluations need; the trainer calls this once, before training begins."""
 
     @abstractmethod
     def is_due(self, update: int) -> bool:
@@ -79,8 +79,9 @@ class MatchEvaluator(Evaluator):
     def prepare(self) -> None:
         """Make all opponents once: an opponent's run that trains meanwhile stays the same opponent."""
         settings = self.config.evaluation
-        names = dict.fromkeys((*settings.opponents, *settings.final_opponents))
-        self._players: dict[str, Player] = {name: make_player(self.run.game, name) for name in names}
+        names = list(dict.fromkeys((*settings.opponents, *settings.final_opponents)))
+        players = make_players(self.run.game, names)
+        self._players: dict[str, Player] = dict(zip(names, players, strict=True))
 
     def is_due(self, update: int) -> bool:
         return bool(self._opponents_due(update))
@@ -91,7 +92,8 @@ class MatchEvaluator(Evaluator):
         settings = self.config.evaluation
         wanted = settings.opponents + (settings.final_opponents if self._is_last(update) else ())
         played = {record["opponent"] for record in self.run.evaluations if record["update"] == update}
-        return [name for name in wanted if self._players[name].name not in played]
+        players = self._players.items()
+        return [name for name, player in players if name in wanted and player.name not in played]
 
     def measure(self, evaluation: Evaluation) -> None:
         learner, update, steps, writer, stop, listener = evaluation

@@ -139,11 +139,11 @@ def require_turns_of_two(game: Game) -> None:
     if not isinstance(game, Game):
         raise ConfigError(f"game={shown(game)}: expected a Game, as make_game gives it")
     if game.num_seats != 2 or game.num_acting != 1:
-        at_once = " at once" if game.num_acting > 1 else ""
+        at_once = " that act at once" if game.num_acting > 1 else ""
         own = "give each seat its own agent with collect.seating=independent, or " if at_once else ""
         raise ConfigError(
-            f"matches need two seats that take turns; in {game.name} {game.num_acting} of {game.num_seats} "
-            f"act{at_once}; {own}train it with evaluation.opponents=[]"
+            f"matches need two seats that take turns; {game.name} has {game.num_seats} "
+            f"seat{'s' * (game.num_seats > 1)}{at_once}; {own}train it with evaluation.opponents=[]"
         )
 
 

@@ -13,6 +13,7 @@ from senju.opponents.functions import described_player
 from senju.opponents.players import Player, is_built_in
 from senju.opponents.table import OpponentSpec
 from senju.runs.agent import Agent
+from senju.runs.checkpoint import update_of
 from senju.runs.run import Run
 
 POOL = "pool"  # in settings: snapshots of the learner's own past
@@ -23,6 +24,23 @@ def make_player(game: Game, description: str, temperature: float = 0.0) -> Playe
     """The player that `description` names; ConfigError lists the known descriptions."""
     agent = find_agent(game, description)
     return described_player(game, description) if agent is None else agent.player(temperature)
+
+
+def make_players(game: Game, descriptions: Sequence[str], temperature: float = 0.0) -> list[Player]:
+    """The players of these descriptions; equal names become different by their folders' names before them."""
+    players = [make_player(game, description, temperature) for description in descriptions]
+    paths = [_folder(player.name, each) for player, each in zip(players, descriptions, strict=True)]
+    for depth in range(2, 1 + max((len(path.parts) for path in paths), default=0)):
+        names = [player.name for player in players]
+        for player, path in zip(players, paths, strict=True):
+            if names.count(player.name) > 1:
+                player.name = "/".join(path.parts[-depth:])
+    return players
+
+
+def _folder(name: str, description: str) -> Path:
+    run = run_of(description)
+    return Path(description) if run is None else run.path.with_name(name)
 
 
 def find_agent(game: Game, description: str) -> Agent | None:
@@ -62,8 +80,8 @@ def run_of(description: str) -> Run | None:
 
 def past_selves(run: Run, at_most: int = PAST_SELVES) -> list[str]:
     """Older agents of a run as `RUN@UPDATE`, oldest first; if there are many, a few spread over time."""
-    newest = _update(run.checkpoints.latest().name)
-    updates = {_update(path.name) for path in run.checkpoints.all()[:-1]} | set(run.snapshots) - {newest}
+    newest = update_of(run.checkpoints.latest())
+    updates = {*map(update_of, run.checkpoints.all()), *run.snapshots} - {newest}
     return [f"{run.path}@{update}" for update in spread(sorted(updates), newest, at_most)]
 
 
@@ -84,10 +102,6 @@ def spread(updates: list[int], newest: int, at_most: int) -> list[int]:
         left.remove(nearest)
         chosen.append(nearest)
     return sorted(chosen)
-
-
-def _update(checkpoint: str) -> int:
-    return int(checkpoint.removeprefix("update_"))
 
 
 def _find_run(description: str) -> tuple[Path | None, str | None]:
@@ -151,12 +165,22 @@ def opponents_settings(given: Any) -> Settings:
 
 
 def with_opponents(settings: Settings) -> Settings:
-    """The same settings; opponents in short form are replaced by the settings they stand for."""
+    """The same settings; opponents in short form are replaced by the settings they stand for.
+
+    An explicit `collect.seating` wins, unless the opponents would never play.
+    """
     given = settings.get("opponents")
     if given is None or isinstance(given, Mapping):
         return settings
     rest = {part: value for part, value in settings.items() if part != "opponents"}
-    return merged(rest, opponents_settings(given))
+    whole = merged(opponents_settings(given), rest)
+    collect = whole["collect"] if isinstance(whole["collect"], dict) else {}
+    if collect.get("seating") in ("self_play", "independent") and not whole["opponents"]["fixed"]:
+        raise ConfigError(
+            f"opponents={given!r} is for collect.seating=opponents, and collect.seating is "
+            f"{collect['seating']}; leave one of them out"
+        )
+    return whole
 
 
 def _described(opponent: Any) -> str:

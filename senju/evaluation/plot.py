@@ -94,7 +94,7 @@ def strength_svg(evaluations: Sequence[Record]) -> str:
         steps, scores, intervals = (
             [record[key] for record in records] for key in ("steps", "score", "interval")
         )
-        colour, name = COLOURS[index % len(COLOURS)], shortened(opponent.rsplit("/", 1)[-1], LONGEST_NAME)
+        colour, name = COLOURS[index % len(COLOURS)], shortened(opponent, LONGEST_NAME)
         parts += panel.measured(steps, scores, intervals, colour)
         parts.append(_label(TOP + 14 + 18 * index, f"{name} {100 * scores[-1]:.0f} %", colour))
     return svg_picture(WIDTH, HEIGHT, parts)

@@ -39,7 +39,7 @@ from senju.version import __version__
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1  # later formats keep the checksum around the content, so that they are not reported as damaged
+FORMAT = 1  # a later one must keep the checksum around the content, or it would be reported as damaged
 TENSORS, STATE, BLOBS = "tensors.safetensors", "state.json", "blobs"
 _NAME = re.compile(r"update_\d{9}", re.ASCII)
 BLOB_NAME = re.compile(r"([a-z0-9_]+)-([0-9a-f]{64})\.safetensors")
@@ -75,6 +75,11 @@ class Checkpoint:
     blobs: tuple[str, ...] = ()
 
 
+def update_of(checkpoint: Path) -> int:
+    """The update after which a checkpoint was saved, from the name of its folder."""
+    return int(checkpoint.name.removeprefix("update_"))
+
+
 class CheckpointFolder:
     """The checkpoints of one run, oldest first by name."""
 
@@ -85,6 +90,11 @@ class CheckpointFolder:
     def all(self) -> list[Path]:
         """Finished checkpoints, oldest first."""
         return sorted(path for path in self.path.glob("update_*") if _NAME.fullmatch(path.name))
+
+    @property
+    def newest_update(self) -> int:
+        """The update of the newest checkpoint; 0 if there is none."""
+        return max(map(update_of, self.all()), default=0)
 
     def latest(self) -> Path:
         """The newest checkpoint."""
@@ -102,7 +112,7 @@ class CheckpointFolder:
         return path
 
     def find(self, name: str) -> Path | None:
-        """The same; None if there is no such checkpoint."""
+        """A checkpoint by its folder's name, or by its update alone; None if there is no such checkpoint."""
         if not isinstance(name, str) or "\0" in name:
             raise ConfigError(f"checkpoint={shown(name)}: expected its name or its update, as text")
         path = self.path / (f"update_{int(name):09d}" if re.fullmatch("[0-9]{1,9}", name) else name)

@@ -84,6 +84,13 @@ class LiveRun:
         self.gate = PauseGate()
         self.is_started = self.is_ending = False
         self._backend, self._report, self._note = backend, report, note
+        self._commands: dict[str, Callable[..., dict[str, Any]]] = {
+            "status": self._status,
+            "pause": self._pause,
+            "resume": self._resume,
+            "reset": self._reset,
+            "workers": self._workers,
+        }
 
     @contextmanager
     def listening(self, folder: Path) -> Iterator[None]:
@@ -103,8 +110,7 @@ class LiveRun:
             if command == "status":
                 return {"state": state, "pid": os.getpid()}
             raise ControlError(f"the run is {state}; try again in a moment")
-        answer: dict[str, Any] = getattr(self, f"_{command}")(**arguments)
-        return answer
+        return self._commands[command](**arguments)
 
     @property
     def state(self) -> str:

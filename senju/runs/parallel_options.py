@@ -13,21 +13,19 @@ LearnerKind = Literal["auto", "sequential", "processes", "stacked"]
 
 
 class ParallelOptions(WorkerOptions):
-    """How agents act and learn in parallel. Only `async_learning` changes the result."""
+    """How agents act and learn in parallel. Only `train_interval` and `async_learning` change the result."""
 
     enabled: bool = Field(True, description="Off: everything in one process, one step after another.")
-    parallel_actions: bool = Field(True, description="Play copies of the world in several workers.")
+    parallel_actions: bool = Field(True, description="Play in several workers.")
     parallel_training: bool = Field(True, description="Train agents at the same time.")
     async_learning: bool = Field(False, description="Play on while agents train; results vary by timing.")
-    train_interval: int = Field(
-        1, ge=1, le=10_000, description="Turns (rollouts or epochs) between trainings."
-    )
+    train_interval: int = Field(1, ge=1, le=10_000, description="Rollouts or epochs between trainings.")
     use_threads: bool = Field(False, description="Workers are threads instead of processes.")
     num_learners: Count = Field(
         0, description="Processes that train; 0 or none: as many as keep all cores busy."
     )
     epochs_ahead: int = Field(
-        4, ge=1, le=10_000, description="Turns that playing may be ahead, with async_learning."
+        4, ge=1, le=10_000, description="Rollouts or epochs that playing may be ahead, with async_learning."
     )
 
 

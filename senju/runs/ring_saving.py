@@ -136,7 +136,7 @@ class RingSaver:
         slot = self._ring.slot(shard, turn)
         final_at = saved.get("final_at")
         if final_at is None or _describe(final_at) != _describe(slot.final_at):
-            final_at = slot.final_at  # any will do: it is refused below
+            final_at = slot.final_at  # the comparison below refuses the rollout, whichever array is used here
         targets = self._saved_columns(slot, final_at)
         for column, target in targets.items():
             have, room = _describe(saved.get(column)), _describe(target)

@@ -5,7 +5,8 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,7 @@ class Run(RunFolder):
         require_state(path, checkpoint.state)
         require_trust(path, checkpoint.state, self.trust)
         for part, expected in self.identity(parts).items():
-            saved = self._completed(part, checkpoint.state)
+            saved = self._completed(part, checkpoint.state.get(part, expected))
             if saved != expected:
                 raise CheckpointError(
                     f"{path} is of the {part} {_show(saved)}, the run is of {_show(expected)}; "
@@ -156,18 +157,18 @@ class Run(RunFolder):
         return checkpoint
 
     def identity(self, parts: Sequence[str]) -> dict[str, Any]:
-        """The settings of some parts, as a checkpoint saves them."""
+        """The settings of some parts, or single ones like `parallel.train_interval`, for a checkpoint."""
         settings = self.config.model_dump(mode="json")
-        return {part: settings[part] for part in parts}
+        return {part: reduce(getitem, part.split("."), settings) for part in parts}
 
-    def _completed(self, part: str, saved: Mapping[str, Any]) -> Any:
+    def _completed(self, part: str, saved: Any) -> Any:
         """A part's saved settings, with defaults for settings that are newer than the checkpoint."""
-        settings = self.config.model_dump(mode="json")
-        del settings[part]
+        if not isinstance(saved, dict):
+            return saved
         try:
-            filled = validated(RunConfig, settings | {part: saved[part]} if part in saved else settings)
+            filled = validated(RunConfig, self.config.model_dump(mode="json") | {part: saved})
         except ConfigError:
-            return saved.get(part, {})
+            return saved
         return filled.model_dump(mode="json")[part]
 
     @contextmanager

@@ -22,6 +22,7 @@ from senju.games import GAMES, make_game
 from senju.games.game import Game
 from senju.machine import available_cores
 from senju.models import MODELS
+from senju.opponents.players import KNOWN_OPPONENTS
 from senju.opponents.pool import OpponentsConfig
 from senju.opponents.table import OpponentSpec, TableSettings
 from senju.runs.parallel_options import LearnerKind, RunParallelOptions
@@ -79,7 +80,7 @@ class EvaluationConfig(Part):
     )
     opponents: tuple[str, ...] = Field(
         ("random",),
-        description="Opponents: random, minimax:DEPTH, greedy:DEPTH, perfect, a run, RUN@UPDATE.",
+        description=f"Opponents: {KNOWN_OPPONENTS}.",
     )
     final_opponents: tuple[str, ...] = Field((), description="Additional opponents at the end.")
 
@@ -256,13 +257,13 @@ def resolve_config(game: str | None = None, *layers: Settings, variant: str | No
         raise ConfigError(f"no game given; known are {', '.join(GAMES.names())}")
     GAMES.get(name)
     ready_made = preset_for(str(name), given) if variant is None else preset(str(name), variant)
-    config = _in_parallel(validated(RunConfig, merged(DEFAULT_PARTS, ready_made, given)), given)
+    config = resolve_parallel(validated(RunConfig, merged(DEFAULT_PARTS, ready_made, given)), given)
     require_device(config.device)
     # resolved, since rounding may depend on it: a resume must not take another machine's cores
     return config.model_copy(update={"threads": config.threads or _math_threads(config)})
 
 
-def _in_parallel(config: RunConfig, given: Settings) -> RunConfig:
+def resolve_parallel(config: RunConfig, given: Settings) -> RunConfig:
     """Fill backend, mode and learners according to `parallel`, unless they are given."""
     if not config.is_independent:
         return config

@@ -36,7 +36,7 @@ _WRITTEN = (CONFIG, METRICS, CHECKPOINTS, TENSORBOARD, EVENTS, ARENA, FAILED_SHA
 
 
 class Outline(Part):
-    """The settings of a run that can be read without loading the classes that others name."""
+    """The settings of a run that name no classes of the user, so that reading them runs no code."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -94,9 +94,9 @@ class RunFolder:
         """One record per evaluation of a world's agents in whole episodes, in order."""
         return records_of("episodes", self.path / METRICS)
 
-    def summary(self) -> Record:
-        """How far the run got: its newest metrics and evaluations."""
-        metrics, evaluations = self.metrics, self.evaluations
+    def summary(self, first_event: int = 0) -> Record:
+        """How far the run got: its newest metrics and evaluations, and what failed since that event."""
+        metrics, evaluations, events = self.metrics, self.evaluations, read_events(self.path)[first_event:]
         newest, last = metrics[-1] if metrics else {}, evaluations[-1]["update"] if evaluations else None
         return {
             "run": str(self.path),
@@ -106,7 +106,8 @@ class RunFolder:
             "metrics": newest,
             "evaluations": [record for record in evaluations if record["update"] == last],
             "episodes": self.episodes[-1:],
-            "set_aside": sum(event["kind"] == "set_aside" for event in read_events(self.path)),
+            "set_aside": sum(event["kind"] == "set_aside" for event in events),
+            "learners_replaced": sum(event["kind"].startswith("learner_") for event in events),
         }
 
 

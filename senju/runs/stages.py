@@ -139,8 +139,8 @@ def _advice(group: str, stages: Mapping[str, float], shares: Mapping[str, float]
     if group == SAVING and slowest == "checkpoint":
         return "a larger checkpoint.interval would help"
     if group == SAVING:
-        return "longer rollouts (collect.rollout_steps) would do it less often"
-    return "paid once, a longer run makes up for it" if group == STARTING else ""
+        return "longer rollouts (a larger collect.rollout_steps) would publish and write metrics less often"
+    return "a run starts only once, so its share falls in a longer run" if group == STARTING else ""
 
 
 def _advice_on_collecting(setting: Setting, is_much_idle: bool, could_overlap: bool, slowest: str) -> str:

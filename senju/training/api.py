@@ -18,14 +18,17 @@ from senju.machine import available_cores
 from senju.runs.agent import Agent
 from senju.runs.interrupt import stop_on_signals
 from senju.runs.run import Run, new_models
-from senju.runs.run_config import RunConfig, require_device, resolve_config
+from senju.runs.run_config import RunConfig, require_device, resolve_config, resolve_parallel
 from senju.training.trainer import Trainer, TrainingListener
 from senju.trust import accept_named, trusting
 from senju.workers.script import refuse_unguarded
 
 _LONG = 256  # steps of an episode, if the rules set no limit
 _OPTIONAL = ("num_workers", "learning_steps_per_batch", "max_episode_steps")
-CHANGEABLE_ON_RESUME = ("total_steps", "evaluation", "checkpoint", "backend", "learners")
+CHANGEABLE_ON_RESUME = (
+    *("total_steps", "evaluation", "checkpoint", "backend", "learners"),
+    *("parallel.num_learners", "parallel.learner_timeout"),
+)
 
 
 def train(
@@ -216,17 +219,26 @@ def _prepare_resume(path: Path, game: str | None, checkpoint: str | None, change
     if checkpoint:
         run.checkpoints.named(checkpoint)
     require_device(run.config.device)
-    fixed = sorted(set(changes) - set(CHANGEABLE_ON_RESUME))
+    changeable = set(CHANGEABLE_ON_RESUME)
+    fixed = [name for name in _names(changes) if changeable.isdisjoint((name, name.partition(".")[0]))]
     if fixed:
         raise ConfigError(
-            f"{', '.join(fixed)} cannot change on resume: the run would compute another result. "
+            f"{', '.join(sorted(fixed))} cannot change on resume: the run would compute another result. "
             f"Settings that can change: {', '.join(CHANGEABLE_ON_RESUME)}"
         )
     changed = merged(run.config.model_dump(mode="json"), changes)
     config = _with_good_opponents(validated(RunConfig, changed))
+    if config.learners == "auto":  # resolved for this machine, as for a new run
+        config = resolve_parallel(config, changed)
     if changes:
         run.save_config(config)
     return run
+
+
+def _names(changes: Settings) -> list[str]:
+    """The settings that change, each with its part: `seed`, `algorithm.epochs`."""
+    inner = ((part, value if isinstance(value, dict) else [""]) for part, value in changes.items())
+    return [f"{part}.{name}".rstrip(".") for part, names in inner for name in names]
 
 
 def _with_good_opponents(config: RunConfig) -> RunConfig:

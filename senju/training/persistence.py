@@ -27,7 +27,10 @@ from senju.training.loop import Loop
 logger = logging.getLogger(__name__)
 
 # a checkpoint with other values belongs to another run
-DECIDING_PARTS = ("game", "model", "algorithm", "collect", "opponents", "seats", "attention", "seed")
+DECIDING_PARTS = (
+    *("game", "model", "algorithm", "collect", "opponents"),
+    *("seats", "attention", "parallel.train_interval", "seed"),
+)
 
 
 class RunPersistence:

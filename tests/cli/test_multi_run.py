@@ -118,7 +118,7 @@ def test_bad_arguments_are_explained_before_anything_starts(
         (["--agents", "3"], 2, ("agents=3", "several", "2")),
         (["--devices", "cpu"], 2, ("device", "cannot change")),
         (["--set", "model.hidden=[8]"], 2, ("model", "cannot change")),
-        (["--opponents", "pool"], 2, ("collect, opponents", "cannot change")),
+        (["--opponents", "pool"], 2, ("collect.seating", "opponents.fixed", "cannot change")),
         (
             ["--checkpoint", "4"],
             2,

@@ -40,6 +40,16 @@ def test_whole_game_ends_with_its_result(invoke: Invoke, against: str, order: st
     assert f"{against} plays " in result.stdout
 
 
+def test_run_named_as_the_opponent_is_played_by_its_own_rules(invoke: Invoke, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", max_plies=320)
+    result = invoke("play", "shogi", "--against", run.path, typed=typed("quit"))
+    assert result.exit_code == 0, result.stderr
+    assert_mentions(result.stdout, "run@1")
+    result = invoke("play", "tic_tac_toe", "--against", run.path)
+    assert result.exit_code == 1
+    assert_mentions(result.stderr, "shogi", "tic_tac_toe")
+
+
 def test_second_seat_waits_for_the_first_move(invoke: Invoke) -> None:
     result = invoke("play", "connect_four", "--seat", 2, "--against", "random", typed=typed("quit"))
     assert "seat 2" in result.stdout

@@ -11,6 +11,7 @@ import torch
 import senju
 from senju.cli import display
 from senju.config import merged
+from senju.runs.metrics import append_record
 from senju.runs.run import Run
 from tests.conftest import SMALL, BadSettings, Invoke, Options, Start, Train, WaitUntil, as_options
 from tests.facts import Facts, assert_mentions
@@ -92,6 +93,16 @@ def test_finished_run_resumed_says_where_it_is(invoke: Invoke, small_options: Op
     assert again.exit_code == 0
     assert "senju play tic_tac_toe --run run" in again.stdout
     assert "Stopped" not in again.stdout
+
+
+def test_failures_of_an_earlier_session_are_not_reported_again(invoke: Invoke, train_small: Train) -> None:
+    run = train_small(max_updates=1)
+    for kind in ("set_aside", "learner_hung"):
+        append_record(run.path / "events.jsonl", {"kind": kind, "update": 1})
+    ended = json.loads(invoke("train", "--resume", run.path, "--max-updates", 1, "--json").stdout)
+    assert (ended["set_aside"], ended["learners_replaced"]) == (0, 0)
+    assert (run.summary()["set_aside"], run.summary()["learners_replaced"]) == (1, 1)
+    assert "events.jsonl" not in invoke("train", "--resume", run.path).stdout
 
 
 def test_older_checkpoint_is_resumed_by_name(invoke: Invoke, small_options: Options) -> None:

@@ -37,6 +37,12 @@ def test_verify_shows_equal_candidates(invoke: Invoke) -> None:
     assert "different" not in result.stdout
 
 
+def test_verify_without_a_game_plays_connect_four(invoke: Invoke) -> None:
+    result = invoke("verify", "--backends", "serial", "--json", *QUICK)
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["game"] == "connect_four"
+
+
 def test_verify_names_the_first_byte_that_differs(invoke: Invoke) -> None:
     result = invoke("verify", f"{GAMES}:SeesCounter", "--backends", "serial", *QUICK)
     assert result.exit_code == 1
@@ -77,7 +83,6 @@ def test_verify_names_the_cause_where_only_processes_differ(invoke: Invoke) -> N
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["verify"], "no game given"),
         (["verify", "chess"], "unknown game 'chess'"),
         (["verify", "tic_tac_toe", "--workers", "none"], "--workers 'none'"),
         (["verify", "tic_tac_toe", "--backends", "thread"], ("'thread'", "'threads'")),

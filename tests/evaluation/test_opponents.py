@@ -1,14 +1,20 @@
 """Players by description, among them the agents of other runs."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import senju
 from senju.errors import CheckpointError, ConfigError, RunFolderError
 from senju.evaluation.opponents import make_player, past_selves, spread, with_full_path, with_update
 from senju.games import make_game
 from senju.runs.run import Run
+from senju.training.multi_run.group import is_finished
+from senju.training.trainer import TrainingListener
+from tests.conftest import Train
+from tests.facts import assert_mentions
 
 
 def test_folder_of_a_run_is_its_newest_agent(tic_tac_toe_run: Run) -> None:
@@ -89,6 +95,27 @@ def test_other_run_can_be_an_opponent_while_training(train_small: Callable[..., 
     assert run.evaluations[-1]["opening_plies"] == 4  # both play their best moves: openings differ instead
     older = train_small("older", evaluation={"opponents": [f"{other.path}@4"]})
     assert older.evaluations[-1]["opponent"] == "other@4"
+
+
+def test_opponents_of_equal_names_are_measured_each_even_after_an_interruption(
+    train_small: Train,
+) -> None:
+    others = [str(train_small(f"{parent}/agent_1", seed=seed).path) for seed, parent in enumerate("ab")]
+    run = train_small(evaluation={"opponents": others}, max_updates=3)
+    final = [*others, "random", others[0]]  # the first is listed twice, and is one opponent
+
+    class Impatient(TrainingListener):
+        def on_evaluation(self, update: int, result: object) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        senju.train(resume=run.path, listener=Impatient(), evaluation={"final_opponents": final})
+    assert not is_finished(Run(run.path))
+    senju.train(resume=run.path)
+    assert is_finished(Run(run.path))
+    assert [each["opponent"] for each in run.evaluations] == ["a/agent_1@4", "b/agent_1@4", "random"]
+    picture = (run.path / "strength.svg").read_text()
+    assert_mentions(picture, "a/agent_1@4", "b/agent_1@4")
 
 
 def test_function_of_a_module_is_a_player() -> None:

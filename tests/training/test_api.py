@@ -101,7 +101,7 @@ def test_model_that_does_not_fit_the_game_leaves_no_folder(train_small: Train, t
 
 
 def test_game_without_matches_is_refused_before_it_is_trained(train_small: Train, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="two seats"):
+    with pytest.raises(ConfigError, match=mentions("two seats", "has 1 seat")):
         train_small(game=f"{__name__}:Solitaire")
     assert list(tmp_path.iterdir()) == []
 

@@ -10,7 +10,8 @@ import torch
 from PIL import Image
 
 import senju
-from senju.errors import ConfigError
+from senju.config import Settings
+from senju.errors import CheckpointError, ConfigError
 from senju.evaluation.episodes import play_episodes
 from senju.evaluation.opponents import make_player
 from senju.runs.interrupt import StopRequest
@@ -145,6 +146,23 @@ class StopsAtUpdate(TrainingListener):
     def on_update(self, progress: TrainingProgress) -> None:
         if progress.update == self.update:
             self.stop.signal = signal.SIGINT
+
+
+def test_learners_chosen_automatically_on_resume_are_saved_as_what_they_are(tmp_path: Path) -> None:
+    run = train_hunt(tmp_path / "hunt", max_updates=1)
+    changes: Settings = {"learners": "auto", "parallel": {"num_learners": 2}}
+    config = senju.train(resume=run.path, max_updates=1, **changes).config
+    assert (config.learners, config.parallel.num_learners) == ("sequential", 2)
+
+
+def test_interval_of_trainings_cannot_change_on_resume(tmp_path: Path) -> None:
+    run = train_hunt(tmp_path / "hunt", max_updates=1)
+    with pytest.raises(ConfigError, match=mentions("parallel.train_interval", "parallel.num_learners")):
+        senju.train(resume=run.path, parallel={"train_interval": 2})
+    config = run.path / "config.yaml"
+    config.write_text(config.read_text().replace("train_interval: 1", "train_interval: 2"))
+    with pytest.raises(CheckpointError, match=mentions("parallel.train_interval", "1", "2")):
+        senju.train(resume=run.path)
 
 
 @pytest.mark.parametrize("update", [2, 4])

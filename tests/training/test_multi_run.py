@@ -20,12 +20,14 @@ from senju.errors import ConfigError, RunFolderError
 from senju.machine import available_cores
 from senju.runs.interrupt import StopRequest
 from senju.runs.run import Run
+from senju.runs.run_config import resolve_config
 from senju.training.multi_run.api import is_of_several, open_agents, prepare_several, train_several
 from senju.training.multi_run.comparison import COMPARISON, compare, play_each_other, save_comparison
 from senju.training.multi_run.group import GroupListener, Trainee, is_finished, new_trainees, train_agents
 from senju.training.multi_run.shares import deal_out, on_cores, parse_devices, share_out, usable_cores
 from tests.conftest import DECISIONS_PER_UPDATE, SMALL, Train
 from tests.facts import Facts, mentions
+from tests.training.worlds import hunt_settings
 
 
 @pytest.mark.parametrize("num_agents", range(1, 12))
@@ -147,15 +149,31 @@ def test_agents_of_another_kind_or_missing_are_refused(tmp_path: Path, settings:
         open_agents(folder)
     runs = create(folder, settings, 3)
     longer = merged(settings, {"game": "tic_tac_toe", "seed": 9, "total_steps": 10**6})
-    runs[1].save_config(senju.runs.run_config.resolve_config(None, longer))
+    runs[1].save_config(resolve_config(None, longer))
     assert len(open_agents(folder)) == 3  # more steps do not make it another kind
     wider = merged(longer, {"model": {"hidden": [8]}, "collect": {"rollout_steps": 16}})
-    runs[1].save_config(senju.runs.run_config.resolve_config(None, wider))
+    runs[1].save_config(resolve_config(None, wider))
     with pytest.raises(RunFolderError, match=mentions("agent_1", "agent_2", "differ", "collect, model")):
         open_agents(folder)
     (runs[1].path / "config.yaml").unlink()
     with pytest.raises(RunFolderError, match=r"agent_2 is missing"):
         open_agents(folder)
+
+
+@pytest.mark.parametrize(
+    ("learners", "interval", "is_alike"), [("stacked", 1, True), ("sequential", 2, False)]
+)
+def test_agents_that_learn_in_another_way_belong_together_unless_the_result_differs(
+    tmp_path: Path, learners: str, interval: int, is_alike: bool
+) -> None:
+    other = hunt_settings(seats={}, learners=learners, parallel={"enabled": True, "train_interval": interval})
+    for number, settings in enumerate((hunt_settings(learners="sequential"), other), 1):
+        Run.create(tmp_path / f"agent_{number}", resolve_config(None, {**settings, "seats": {}}))
+    if is_alike:
+        assert len(open_agents(tmp_path)) == 2
+    else:
+        with pytest.raises(RunFolderError, match=mentions("agent_2", "parallel.train_interval")):
+            open_agents(tmp_path)
 
 
 def test_run_is_finished_when_nothing_is_left_to_train_or_to_measure(train_small: Train) -> None:
@@ -333,9 +351,7 @@ def test_killed_agent_has_failed_and_is_not_tried_again(tmp_path: Path, settings
     """A killed agent is not restarted; the others are trained to their end."""
     endless = merged(settings, {"total_steps": 10**6 * DECISIONS_PER_UPDATE})
     agents = new_trainees(create(tmp_path / "several", settings))
-    agents[0].run.save_config(
-        senju.runs.run_config.resolve_config(None, merged(endless, {"game": "tic_tac_toe"}))
-    )
+    agents[0].run.save_config(resolve_config(None, merged(endless, {"game": "tic_tac_toe"})))
     heard = Killer()
     train_agents(agents, StopRequest(), heard)
     assert [agent.state for agent in agents] == ["failed", "finished"]

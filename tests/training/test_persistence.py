@@ -15,6 +15,9 @@ from senju.config import Settings
 from senju.errors import CheckpointError, RunFolderError, SenjuError
 from senju.runs.checkpoint import Checkpoint, load_checkpoint
 from senju.runs.run import Run
+from senju.runs.run_config import RunConfig
+from senju.training.api import CHANGEABLE_ON_RESUME
+from senju.training.persistence import DECIDING_PARTS
 from senju.training.trainer import TrainingListener, TrainingProgress
 from tests.conftest import Options, Start, Train, WaitUntil
 from tests.small_disks import fill
@@ -114,6 +117,12 @@ def test_opponents_run_may_vanish_after_the_start(train_small: Train) -> None:
     assert whole_system(senju.train(resume=half.path)) == whole_system(expected)
     with pytest.raises(SenjuError, match="unknown opponent"):
         train_small("new", **with_other)
+
+
+def test_every_setting_decides_the_result_or_may_change_or_belongs_to_the_machine() -> None:
+    parts = {name.partition(".")[0] for name in (*DECIDING_PARTS, *CHANGEABLE_ON_RESUME)}
+    assert parts | {"device", "threads"} == set(RunConfig.model_fields)
+    assert set(DECIDING_PARTS).isdisjoint(CHANGEABLE_ON_RESUME)
 
 
 def test_checkpoint_from_before_there_were_opponents_is_resumed(train_small: Train) -> None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from senju.errors import ConfigError
-from senju.evaluation.opponents import make_player, run_of, with_full_path, with_update
+from senju.evaluation.opponents import make_players, with_full_path, with_update
 from senju.games.game import Game
-from senju.opponents.functions import FunctionPlayer
+from senju.opponents.functions import FunctionPlayer, OwnPlayer
 from senju.opponents.players import AgentPlayer, Player
 
 
@@ -33,28 +33,10 @@ def find_participants(game: Game, descriptions: Sequence[str]) -> list[Participa
         if earlier < index:
             pair = " and ".join(dict.fromkeys((descriptions[earlier], descriptions[index])))
             raise ConfigError(f"the same participant is given twice: {pair}; name each only once")
-    players = [make_player(game, description) for description in full]
-    names = _tell_apart([player.name for player in players], full)
+    players = make_players(game, full)
+    names = [player.name for player in players]
     prints = map(_fingerprint, players)
     return [Participant(*fields) for fields in zip(names, full, prints, strict=True)]
-
-
-def _tell_apart(names: Sequence[str], descriptions: Sequence[str]) -> list[str]:
-    """Make equal names different by adding their folders."""
-    paths = [_folder(name, description) for name, description in zip(names, descriptions, strict=True)]
-    unique = list(names)
-    for depth in range(2, 1 + max(2, *(len(path.parts) for path in paths))):
-        twice = {name for name in unique if unique.count(name) > 1}
-        unique = [
-            "/".join(path.parts[-depth:]) if name in twice else name
-            for name, path in zip(unique, paths, strict=True)
-        ]
-    return unique
-
-
-def _folder(name: str, description: str) -> Path:
-    run = run_of(description)
-    return Path(description) if run is None else run.path.with_name(name)
 
 
 def _fingerprint(player: Player) -> str:
@@ -64,6 +46,7 @@ def _fingerprint(player: Player) -> str:
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             digest.update(tensor.contiguous().cpu().numpy().tobytes())
         return digest.hexdigest()
+    player = player.player if isinstance(player, OwnPlayer) else player
     code = player.function if isinstance(player, FunctionPlayer) else type(player)
     if code.__module__.partition(".")[0] == "senju":
         return ""

@@ -18,10 +18,10 @@ from senju.training.api import checked_arguments, free_folder, prepare
 from senju.training.multi_run.comparison import COMPARISON
 from senju.training.multi_run.group import GroupListener, Trainee, new_trainees, train_agents
 from senju.training.multi_run.shares import deal_out, on_cores, share_out, usable_cores
+from senju.training.persistence import DECIDING_PARTS
 from senju.trust import trusting
 
 MAX_AGENTS = 256
-MAY_DIFFER = {"seed", "device", "threads", "backend", "total_steps", "evaluation", "checkpoint"}
 _NAME = re.compile(r"agent_([1-9][0-9]*)")
 
 
@@ -135,7 +135,7 @@ def open_agents(folder: Path, num_agents: int | None = None) -> list[Run]:
             )
     refuse_links(folder, (*(found[number].name for number in found), ARENA, COMPARISON))
     runs = [Run(found[number]) for number in sorted(found)]
-    kinds = [run.config.model_dump(mode="json", exclude=MAY_DIFFER) for run in runs]
+    kinds = [run.identity([part for part in DECIDING_PARTS if part != "seed"]) for run in runs]
     for run, kind in zip(runs, kinds, strict=True):
         different = sorted(part for part in kind if kind[part] != kinds[0][part])
         if different:

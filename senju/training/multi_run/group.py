@@ -71,7 +71,7 @@ class GroupListener:
 
 def is_finished(run: Run) -> bool:
     """Whether all updates are trained and evaluated."""
-    update = saved_update(run)
+    update = run.checkpoints.newest_update
     if update < run.config.total_updates:
         return False
     if run.config.is_independent:
@@ -81,19 +81,16 @@ def is_finished(run: Run) -> bool:
     return len(played) >= len(due)
 
 
-def saved_update(run: Run) -> int:
-    """The update of its newest checkpoint; 0 if there is none."""
-    saved = run.checkpoints.all()
-    return int(saved[-1].name.removeprefix("update_")) if saved else 0
-
-
 def new_trainees(runs: Sequence[Run]) -> list[Trainee]:
     """A trainee for each run; unfinished ones get an equal share of the cores each."""
     unfinished = [run for run in runs if not is_finished(run)]
     shares = dict(zip(unfinished, share_out(usable_cores(), len(unfinished)), strict=True))
     return [
         Trainee(
-            run, shares.get(run, ()), "starting" if run in shares else "finished", update=saved_update(run)
+            run,
+            shares.get(run, ()),
+            "starting" if run in shares else "finished",
+            update=run.checkpoints.newest_update,
         )
         for run in runs
     ]

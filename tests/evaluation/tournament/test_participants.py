@@ -61,11 +61,24 @@ def test_agent_trained_anew_has_another_fingerprint(train_small: Train) -> None:
     assert before.fingerprint != after.fingerprint
 
 
-def test_function_has_the_fingerprint_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, extra in (("one_mind", ""), ("same_mind", ""), ("new_mind", "# changed\n")):
-        (tmp_path / f"{name}.py").write_text(f"def move(observation, legal, random): ...\n{extra}")
+OWN_CLASS = """
+from senju.opponents.players import RandomPlayer
+
+class Mover(RandomPlayer):
+    def __init__(self, game): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("move", "def move(observation, legal, random): ..."), ("Mover", OWN_CLASS)]
+)
+def test_function_or_class_has_the_fingerprint_of_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, code: str
+) -> None:
+    given = [f"{which}_{name.lower()}_file:{name}" for which in ("one", "same", "new")]
+    for each, extra in zip(given, ("", "", "# changed"), strict=True):
+        (tmp_path / each.replace(f":{name}", ".py")).write_text(f"{code}\n{extra}")
     monkeypatch.syspath_prepend(tmp_path)
-    given = ["one_mind:move", "same_mind:move", "new_mind:move"]
     one, same, new = find_participants(GAME, given)
     assert one.fingerprint == same.fingerprint != new.fingerprint
 
