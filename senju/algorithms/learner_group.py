@@ -22,14 +22,15 @@ _MIN_WAIT_SECONDS = 5.0  # for a learner
 class Attention:
     """Gives more training to agents whose reward or loss moves more.
 
-    It compares fast and slow running means of both. The mean over all agents is 1, so that the total work
-    stays the same.
+    It compares fast and slow running means of both. The mean share of the agents that learn is 1, so that
+    the total work stays about the same.
     """
 
     FAST, SLOW = 0.5, 0.1  # rates of the running means
     LEAST = 0.5  # share of an agent whose reward and loss do not move
 
-    def __init__(self, num_seats: int) -> None:
+    def __init__(self, learns: Sequence[bool]) -> None:
+        num_seats, self._learns = len(learns), np.array(learns, np.bool_)
         self._means = np.zeros((num_seats, 2, 2))  # [seat, reward or loss, fast or slow]
         self._counts = np.zeros((num_seats, 2), np.int64)
 
@@ -44,13 +45,14 @@ class Attention:
             self._counts[seat, kind] += 1
 
     def shares(self) -> list[float]:
-        """How much each agent learns; 1 on average."""
+        """How much each agent learns; 1 on average over those that learn."""
         fast, slow = self._means[..., 0], self._means[..., 1]
         scale = np.abs(slow) + 1e-3 * np.abs(slow).max(axis=0) + 1e-12
         moves = (np.abs(fast - slow) / scale).sum(axis=1)
-        if not moves.any():
+        learning = moves[self._learns]
+        if not learning.any():
             return [1.0] * len(moves)
-        shares = self.LEAST + (1.0 - self.LEAST) * moves / moves.mean()
+        shares = self.LEAST + (1.0 - self.LEAST) * moves / learning.mean()
         return [float(share) for share in shares]
 
     def as_dict(self) -> dict[str, Any]:
@@ -83,7 +85,7 @@ class LearnerGroup:
         self._late_orders = [-1] * len(self.settings)  # of each agent: the turn whose training took too long
         self._longest = 0.0  # seconds of the longest training
         self._is_adaptive = attention == "adaptive"
-        self._attention = Attention(len(self.settings))
+        self._attention = Attention([each.learns for each in self.settings])
         # of each agent: turns and their shards since its last training
         self._new: list[list[tuple[int, tuple[int, ...]]]] = [[] for _ in self.settings]
         self._rings: Sequence[Ring] = ()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from senju.algorithms.dqn import DQN
-from senju.algorithms.learner_group import LearnerGroup
+from senju.algorithms.learner_group import Attention, LearnerGroup
 from senju.algorithms.learner_runner import SequentialLearners, Trained, TrainingTask
 from senju.config import Settings
 from senju.errors import ConfigError
@@ -268,3 +268,13 @@ def test_the_run_does_not_wait_twice_for_a_learner_that_hangs() -> None:
         loop.finish()
     assert lags == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     assert runner.waits == [[0, 1]]
+
+
+def test_attention_of_the_agents_that_learn_is_1_on_average() -> None:
+    attention = Attention([True, False, True])
+    for step in range(10):
+        for seat, change in enumerate((0.1, 5.0, 0.3)):
+            attention.see(seat, reward=1.0 + change * step)
+    first, _, last = attention.shares()
+    assert (first + last) / 2 == pytest.approx(1.0)
+    assert first < 1.0 < last
