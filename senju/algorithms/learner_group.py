@@ -16,6 +16,8 @@ from senju.collect.slots import Ring, Rollout
 from senju.games.game import Game, SeatView
 from senju.models.weights import Weights
 
+Turns = list[tuple[int, tuple[int, ...]]]  # numbers of turns, and the shards that played them; oldest first
+
 _MIN_WAIT_SECONDS = 5.0  # for a learner
 
 
@@ -86,8 +88,9 @@ class LearnerGroup:
         self._longest = 0.0  # seconds of the longest training
         self._is_adaptive = attention == "adaptive"
         self._attention = Attention([each.learns for each in self.settings])
-        # of each agent: turns and their shards since its last training
-        self._new: list[list[tuple[int, tuple[int, ...]]]] = [[] for _ in self.settings]
+        # of each agent: turns and their shards since its last task, and those of the task that is under way
+        self._new: list[Turns] = [[] for _ in self.settings]
+        self._in_training: list[Turns] = [[] for _ in self.settings]
         self._rings: Sequence[Ring] = ()
         self._trained: list[Trained] = []
 
@@ -165,7 +168,8 @@ class LearnerGroup:
         tasks = []
         for each in due:
             turns, shards = zip(*self._new[each.seat], strict=True)
-            self._ordered[each.seat], self._new[each.seat] = turn, []
+            self._ordered[each.seat] = turn
+            self._in_training[each.seat], self._new[each.seat] = self._new[each.seat], []
             number = (turn + 1) // each.train_every
             tasks.append(TrainingTask(each.seat, turns, shards, shares[each.seat], number))
         return tasks
@@ -178,6 +182,8 @@ class LearnerGroup:
         own: dict[str, float] = {}
         values: dict[str, list[float]] = {}
         for each in trained:
+            if not self.runner.is_busy(each.seat):  # a new task may be under way already
+                self._in_training[each.seat] = []
             loss = each.metrics.get("loss", each.metrics.get("value_loss"))  # a policy's loss says little
             self._attention.see(each.seat, loss=loss)
             for name, value in each.metrics.items():
@@ -186,9 +192,14 @@ class LearnerGroup:
                 own |= {f"agent_{each.seat}/{name}": value for name, value in each.metrics.items()}
         return {name: float(np.mean(found)) for name, found in values.items()} | own
 
+    def _turns_to_learn(self, seat: int) -> Turns:
+        """The turns in an agent's ring from which no finished training has learned."""
+        return (self._in_training[seat] + self._new[seat])[-self._rings[seat].shape.kept :]
+
     def first_new_turn(self, seat: int, turn: int) -> int:
         """The oldest turn that an agent has not learned from; `turn` if there is none."""
-        return self._new[seat][0][0] if self._new[seat] else turn
+        turns = self._turns_to_learn(seat)
+        return turns[0][0] if turns else turn
 
     def finish(self) -> dict[str, float]:
         """Wait for the last trainings of a free-running runner."""
@@ -205,15 +216,16 @@ class LearnerGroup:
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
     def state(self) -> LearnerState:
-        """Every agent's state, and what each has yet to learn from."""
+        """Every agent's state, and the turns that are not in it, which are trained after a resume."""
         tensors: dict[str, torch.Tensor] = {}
-        agents = []
+        agents, new = [], []
         for seat in self._seats:
-            state = self.runner.state(seat)
+            state, is_trained = self.runner.state_for_saving(seat)
+            new.append(self._new[seat] if is_trained else self._turns_to_learn(seat))
             tensors |= {f"{seat}.{name}": tensor for name, tensor in state.tensors.items()}
             agents.append(state.numbers)
         attention = self._attention.as_dict()
-        numbers = {"version": self.version, "agents": agents, "new": self._new, "attention": attention}
+        numbers = {"version": self.version, "agents": agents, "new": new, "attention": attention}
         return LearnerState(tensors, numbers)
 
     def load_state(self, state: LearnerState) -> None:
@@ -223,6 +235,7 @@ class LearnerGroup:
         saved = zip(self._seats, state.numbers["agents"], state.numbers["new"], strict=True)
         for seat, numbers, new in saved:
             self._new[seat] = [(turn, tuple(shards)) for turn, shards in new]
+            self._in_training[seat] = []
             prefix = f"{seat}."
             own = {n.removeprefix(prefix): t for n, t in state.tensors.items() if n.startswith(prefix)}
             self.runner.load_state(seat, LearnerState(own, numbers))

@@ -131,6 +131,10 @@ class LearnerRunner(ABC):
     def state(self, seat: int) -> LearnerState:
         """The whole state of an agent's learner."""
 
+    def state_for_saving(self, seat: int) -> tuple[LearnerState, bool]:
+        """The state, and whether the agent's last task is in it; one in the background may not have finished."""
+        return self.state(seat), not self.is_busy(seat)
+
     @abstractmethod
     def load_state(self, seat: int, state: LearnerState) -> None:
         """Continue from a saved state; the agent's ring must have its saved content already."""

@@ -182,7 +182,11 @@ class LearnerProcesses(LearnerRunner):
 
     def state(self, seat: int) -> LearnerState:
         """An agent's last complete state; its process is not asked."""
-        return self._agents.memory.states[seat].load().state
+        return self.state_for_saving(seat)[0]
+
+    def state_for_saving(self, seat: int) -> tuple[LearnerState, bool]:
+        saved = self._agents.memory.states[seat].load()
+        return saved.state, saved.number == self._numbers[seat]
 
     def load_state(self, seat: int, state: LearnerState) -> None:
         """Restore an agent; its process reads the state with the next training."""

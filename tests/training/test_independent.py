@@ -253,6 +253,28 @@ def test_collecting_waits_for_a_learner_that_is_too_far_behind() -> None:
     assert not runner.held
 
 
+def test_state_saved_during_a_training_has_its_turns_to_be_trained_again() -> None:
+    layer = {"collect": {"mode": "async"}, "parallel": {"epochs_ahead": 3}, "algorithm": SMALL_PPO}
+    with started(config_of(layer)) as loop:
+        agents = agents_of(loop)
+        assert isinstance(agents.runner, SequentialLearners)
+        agents.runner = runner = HeldBack(agents.runner)
+        runner.attach(loop.backend.rings, loop.game.seat_view)
+        for _ in range(2):
+            agents.update(loop.collect())
+        assert agents.first_new_turn(0, turn=2) == 0
+        during = agents.state()
+        loop.finish()
+        assert agents.first_new_turn(0, turn=2) == 1
+        after = agents.state()
+        agents.load_state(during)
+        agents.update(loop.collect())
+        tasks = [task.turns for task in runner.held if task.seat == 0]
+    assert [turn for turn, _ in during.numbers["new"][0]] == [0, 1]
+    assert [turn for turn, _ in after.numbers["new"][0]] == [1]
+    assert tasks == [(0, 1, 2)]
+
+
 def test_the_run_does_not_wait_twice_for_a_learner_that_hangs() -> None:
     config = config_of({"collect": {"mode": "async"}, "parallel": {"epochs_ahead": 2}})
     with started(config) as loop:
