@@ -132,7 +132,7 @@ class LearnerRunner(ABC):
         """The whole state of an agent's learner."""
 
     def state_for_saving(self, seat: int) -> tuple[LearnerState, bool]:
-        """The state, and whether the agent's last task is in it; one in the background may not have finished."""
+        """The state, and whether the agent's last task is in it; it may be under way in the background."""
         return self.state(seat), not self.is_busy(seat)
 
     @abstractmethod

@@ -19,7 +19,7 @@ from senju.algorithms.learner_runner import (
     TrainingTask,
     rollouts_of,
 )
-from senju.algorithms.networks import Network, StackedAdam, StackedNetwork
+from senju.algorithms.networks import StackedAdam, StackedNetwork
 from senju.collect.slots import Ring, Rollout
 from senju.errors import SenjuError
 from senju.games.game import Game, SeatView
@@ -99,18 +99,23 @@ class LearnerStack:
         shares = {row: self._learners[row].target_share for row in rows}
         moved = [row for row in rows if shares[row]]
         if moved:
-            self._stacks[1].follow(self.networks, moved, shares[moved[0]])
+            network, target = self._networks_of(moved)
+            target.follow(network, shares[moved[0]])
         self.clock.lap("optimise")
         errors = [None] * len(rows) if step.errors is None else step.errors
-        return {row: GradientStep(step.report[i], errors[i]) for i, row in enumerate(rows)}
+        return {
+            row: GradientStep(step.report[i], step.gradient_norm[i], errors[i]) for i, row in enumerate(rows)
+        }
 
     def _gradient_step(self, rows: Sequence[int], batches: Mapping[int, Any]) -> GradientStep:
         learner = self._learners[rows[0]]  # all have its settings
         self.clock.start()
         batch = learner.collate([batches[row] for row in rows])
         self.clock.lap("gather")
-        networks: list[Network] = [StackedNetwork(stack, rows, self._adam) for stack in self._stacks]
-        return learner.gradient_step(networks, batch, self.clock)
+        return learner.gradient_step(self._networks_of(rows), batch, self.clock)
+
+    def _networks_of(self, rows: Sequence[int]) -> list[StackedNetwork]:
+        return [StackedNetwork(stack, rows, self._adam) for stack in self._stacks]
 
     @contextmanager
     def _named(self, row: int) -> Iterator[None]:

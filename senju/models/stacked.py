@@ -95,7 +95,7 @@ class ModelStack:
         return output
 
     def follow(self, other: "ModelStack", rows: Sequence[int], share: float) -> None:
-        """Move some rows' weights towards another stack's by a share (Polyak); copy their buffers."""
+        """Move some rows' weights towards another stack's by a share; copy their buffers."""
         chosen: list[int | slice] = [slice(None)] if len(rows) == len(self.models) else list(rows)
         for row in chosen:
             if share < 1:
