@@ -105,10 +105,10 @@ class Replay:
         self._drop(np.flatnonzero(self._links.turns <= gone))
         for rollout in rollouts:
             if rollout.turn > gone and not self._take(rollout.shard, rollout.turn):
-                number = self._reader.sequence_numbers[self._linker.segment(rollout.shard, rollout.turn)]
+                number = self.ring.sequence_numbers[rollout.shard, rollout.turn % self.ring.shape.depth]
                 raise WorkerError(
-                    f"shard {rollout.shard}, turn {rollout.turn}: expected the sequence number "
-                    f"{rollout.turn + 1} and found {number}: it was overwritten before it was learned from. "
+                    f"shard {rollout.shard}, turn {rollout.turn}: its slot has the sequence number "
+                    f"{number}: it was overwritten before it was learned from. "
                     "A ring whose writers do not wait is read with follow()"
                 )
         self._count()
@@ -119,12 +119,12 @@ class Replay:
         Overwritten rollouts are dropped. If this is called too seldom, rollouts are missed.
         """
         shape, num_taken = self.ring.shape, 0
-        self._drop(np.flatnonzero(self._reader.sequence_numbers != self._links.turns + 1))
+        self._drop(np.flatnonzero(self.ring.finished_turns.reshape(-1) != self._links.turns))
         for shard in range(shape.num_shards):
             complete = self.ring.complete_turns(shard)
             oldest = complete[-1] - shape.kept + 1 if complete else 0
-            places = np.arange(self._linker.segment(shard, 0), self._linker.segment(shard + 1, 0))
-            self._drop(places[self._links.turns[places] < oldest])
+            segments = np.arange(self._linker.segment(shard, 0), self._linker.segment(shard + 1, 0))
+            self._drop(segments[self._links.turns[segments] < oldest])
             for turn in complete:
                 if turn >= oldest and turn > self._linker.newest[shard]:
                     num_taken += self._take(shard, turn)
@@ -211,7 +211,7 @@ class Replay:
         raise WorkerError(
             f"{len(frames)} decisions were overwritten while they were read, one of them in slot {slot} "
             f"of shard {shard}, where turn {self._links.turns[segment]} is kept and the sequence number is "
-            f"{self._reader.sequence_numbers[segment]}. "
+            f"{self.ring.sequence_numbers.flat[segment]}. "
             "A ring whose writers do not wait is read with redraw=True"
         )
 
@@ -258,7 +258,7 @@ class Replay:
         if weights.shape != is_ready.shape or not np.array_equal(weights > 0.0, is_ready):
             raise CheckpointError(
                 f"the saved priorities are of {np.count_nonzero(weights > 0.0)} decisions in {len(weights)} "
-                f"places and the kept rollouts hold {len(self)} in {len(is_ready)}, or in others: "
+                f"entries and the kept rollouts hold {len(self)} in {len(is_ready)}, or in others: "
                 "they do not belong together"
             )
         self._tree.set(np.arange(len(weights)), weights)
