@@ -10,7 +10,7 @@ from pydantic import Field
 from senju.collect.exploration import BY_POLICY, Acting
 from senju.collect.resignation import NEVER, Resignation
 from senju.config import Part, Settings
-from senju.opponents.table import TableSettings
+from senju.opponents.opponent_players import OpponentSettings
 
 _Count = Annotated[int, Field(ge=1, lt=2**31)]
 _MOST_PARTS = 4  # of a rollout; a shard keeps a state for each
@@ -36,7 +36,7 @@ class Plan(Part):
     num_shards: _Count
     games_per_shard: _Count
     rollout_steps: _Count
-    opponents: TableSettings | None = None  # None: the policies play all seats
+    opponents: OpponentSettings | None = None  # None: the policies play all seats
     num_snapshots: int = Field(0, ge=0, lt=2**31)  # places for the weights of past policies
     is_shared: bool = False  # whether rollouts lie in shared memory because other processes learn from them
     max_lag: int = Field(0, ge=0, lt=2**31)  # rollouts a shard may be ahead of the learner; 0: `sync` mode

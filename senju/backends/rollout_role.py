@@ -162,8 +162,8 @@ class RolloutHandler(Handler):
             self._orders = unpack_orders(self._published, self._plan.most_opponents, len(self._plan.policies))
 
     def _take_failures(self) -> list[Failure]:
-        others = self._player.others
-        failures = others.take_failures() if others is not None else []
+        opponents = self._player.opponents
+        failures = opponents.take_failures() if opponents is not None else []
         return [failure._replace(what=failure.what[:_LONGEST_FAILURE]) for failure in failures]
 
 

@@ -163,7 +163,7 @@ class Serial(Backend):
         for ring in self.rings:
             ring.complete(index, self._turn)
         self.team.finish(task, began)
-        opponents = self._player.others
+        opponents = self._player.opponents
         failures = tuple(opponents.take_failures()) if opponents is not None else ()
         return Rollout(index, self._orders.version, slots, self._first_clocks[index], self._turn, failures)
 

@@ -16,7 +16,7 @@ from senju.collect.exploration import Acting
 from senju.collect.orders import NO_ORDERS, Orders
 from senju.collect.policy import Policy, PolicyInPlay, grouped
 from senju.collect.resignation import NEVER, Resignation
-from senju.collect.seating import Others
+from senju.collect.seating import Opponents
 from senju.collect.shard import Shard
 from senju.collect.slots import Ring, RingShape, Slot
 from senju.errors import ConfigError
@@ -41,7 +41,7 @@ def policy_view(game: Game, num_policies: int) -> Game | SeatView:
 class RolloutPlayer:
     """Plays rollouts of shards; one per worker.
 
-    `others` play the seats that no policy of the list plays; None: the policies play all seats. With
+    `opponents` play the seats that no policy of the list plays; None: the policies play all seats. With
     `whole_games` every row plays one game to its end in each rollout, and then rests.
     """
 
@@ -52,16 +52,16 @@ class RolloutPlayer:
         num_rows: int,
         clock: StageClock,
         resignation: Resignation = NEVER,
-        others: Others | None = None,
+        opponents: Opponents | None = None,
         whole_games: bool = False,
     ) -> None:
         resignation.check(game)
         policy_view(game, len(policies))
         self.game, self.clock = game, clock
-        self.resignation, self.others, self.whole_games = resignation, others, whole_games
+        self.resignation, self.opponents, self.whole_games = resignation, opponents, whole_games
         self._has_all_seats = len(policies) == 1
         is_turn_based = not self._has_all_seats and game.num_acting < game.num_seats
-        self._is_partial = others is not None or whole_games or is_turn_based
+        self._is_partial = opponents is not None or whole_games or is_turn_based
         self._policies = [
             PolicyInPlay(game, policy, num_rows, None if self._has_all_seats else seat)
             for seat, policy in enumerate(policies)
@@ -83,7 +83,7 @@ class RolloutPlayer:
         steps: range | None = None,
     ) -> None:
         """Fill each policy's slot with the shard's next steps: a whole rollout, or a part of it."""
-        rows, clock, others = shard.rows, self.clock, self.others
+        rows, clock, opponents = shard.rows, self.clock, self.opponents
         steps = steps if steps is not None else range(slots[0].num_steps)
         self._begin(shard, slots, orders, steps.start)
         clock.start()
@@ -105,8 +105,8 @@ class RolloutPlayer:
                         policy.give_actions(seen, actions, time, policy.seat)
                 clock.lap("choose")
             broken = None
-            if others is not None:
-                broken = others.choose(rows, seen, self._acting_seats, shard.seated, actions)
+            if opponents is not None:
+                broken = opponents.choose(rows, seen, self._acting_seats, shard.seated, actions)
                 clock.lap("opponents")
             self._step(rows, seen, actions, outcomes, broken, time)
             clock.lap("step")
@@ -123,8 +123,8 @@ class RolloutPlayer:
             policy.begin(slot, policy.acting.epsilon(epsilon, shard.index), time)
         ended = slots[0].terminated[:time] | slots[0].truncated[:time]
         self._is_resting[:] = ended.any(axis=0) if self.whole_games else False
-        if self.others is not None:
-            self.others.begin(orders, shard.rows)
+        if self.opponents is not None:
+            self.opponents.begin(orders, shard.rows)
 
     def _arrays_at(self, slot: Slot, time: int) -> tuple[Observations, NDArray[np.int32], Outcomes]:
         """The arrays of a step: the slot's own if one policy has all seats; else policies copy their part."""
@@ -135,8 +135,8 @@ class RolloutPlayer:
 
     def _let_policies_see(self, shard: Shard, seen: Observations, time: int) -> None:
         """Seat the opponents, and give every policy what it sees."""
-        if self.others is not None:
-            self.others.seat(shard.rows, shard.seated)
+        if self.opponents is not None:
+            self.opponents.seat(shard.rows, shard.seated)
             for policy in self._policies:
                 policy.note_seated(shard.seated, self._is_resting, time)
         if self._is_partial:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from senju.collect.seating import CURRENT
 from senju.games.game import Game, Observations
 from senju.games.rows import Rows, Stream
-from senju.opponents.players import Table
+from senju.opponents.players import PlayerBatch
 
 OPPONENTS_ACTION = int(Stream.OPPONENTS_ACTION)
 
@@ -45,10 +45,10 @@ class Batches:
             (*divmod(key, self._num_parts), part) for key, part in zip(different.tolist(), parts, strict=True)
         ]
 
-    def table(self, rows: Rows, place: int, part: slice, with_states: bool) -> Table:
+    def player_batch(self, rows: Rows, place: int, part: slice, with_states: bool) -> PlayerBatch:
         """One batch as the argument of `Player.choose`."""
         which = self.positions[part] // self._num_places if with_states else self.positions[:0]
         stream = OPPONENTS_ACTION + (place << 8)
         seen = self._seen
         mine = Observations(seen.observation[part], seen.legal[part], seen.seats[part])
-        return Table(rows.states[which], mine, self._clock[part], rows.seed, stream)
+        return PlayerBatch(rows.states[which], mine, self._clock[part], rows.seed, stream)

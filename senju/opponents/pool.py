@@ -21,8 +21,8 @@ from senju.config import Part, Proportion
 from senju.errors import CheckpointError, OpponentError
 from senju.kernels import compiled
 from senju.models.weights import Weights
+from senju.opponents.opponent_players import OpponentSpec
 from senju.opponents.score import NO_GAMES, Score
-from senju.opponents.table import OpponentSpec
 
 logger = logging.getLogger(__name__)
 

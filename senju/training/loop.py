@@ -65,8 +65,8 @@ class Loop:
         self.fixed = load_fixed(self.game, config.fixed) if fixed is None else fixed
         assert self.plan.opponents is not None
         specs = tuple(opponent.spec for opponent in self.fixed)
-        table = dataclasses.replace(self.plan.opponents, fixed=specs)
-        self.plan = self.plan.model_copy(update={"opponents": table})
+        settings = dataclasses.replace(self.plan.opponents, fixed=specs)
+        self.plan = self.plan.model_copy(update={"opponents": settings})
         shape = (self.plan.num_shards, self.plan.games_per_shard, self.game.num_seats)
         self.pool = OpponentPool(config, specs, shape)
 

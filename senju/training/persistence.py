@@ -14,8 +14,8 @@ from senju.errors import CheckpointError
 from senju.evaluation.opponents import FixedOpponent, specs_as_dicts
 from senju.models import make_model
 from senju.models.weights import WeightBlock, Weights
+from senju.opponents.opponent_players import OpponentSpec
 from senju.opponents.pool import OpponentPool
-from senju.opponents.table import OpponentSpec
 from senju.runs.blobs import BlobStore
 from senju.runs.checkpoint import Checkpoint
 from senju.runs.ring_saving import RingSaver

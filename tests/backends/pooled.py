@@ -9,8 +9,8 @@ from senju.collect.seating import Failure
 from senju.collect.slots import TRANSIENT
 from senju.games import make_game
 from senju.models.weights import Weights
+from senju.opponents.opponent_players import OpponentSettings, OpponentSpec
 from senju.opponents.pool import OpponentPool, OpponentsConfig
-from senju.opponents.table import OpponentSpec, TableSettings
 from tests.backends.common import PLAN, Content, changed, contents, started, weights_of
 
 CONFIG = OpponentsConfig(
@@ -28,8 +28,8 @@ CONFIG = OpponentsConfig(
 def pooled(plan: Plan = PLAN, config: OpponentsConfig = CONFIG, **changes: Any) -> Plan:
     """The plan against opponents."""
     fixed = tuple(OpponentSpec(description) for description in config.fixed)
-    table = TableSettings(fixed, config.in_play, config.self_share, config.epsilon)
-    return changed(plan, opponents=table, num_snapshots=config.num_places, **changes)
+    settings = OpponentSettings(fixed, config.in_play, config.self_share, config.epsilon)
+    return changed(plan, opponents=settings, num_snapshots=config.num_places, **changes)
 
 
 class PooledPlay:

@@ -13,7 +13,7 @@ from senju.collect.orders import Orders
 from senju.collect.slots import Rollout
 from senju.games.tic_tac_toe import TicTacToe
 from senju.models.weights import Weights
-from senju.opponents.table import TableSettings
+from senju.opponents.opponent_players import OpponentSettings
 from tests.backends.common import PLAN, SAME_LOGITS, changed, started
 from tests.collect.seated_play import preferring
 
@@ -26,7 +26,7 @@ WHOLE_GAMES = changed(
     games_per_shard=2,
     rollout_steps=9,
     whole_games=True,  # so that all games of a rollout are drawn in it
-    opponents=TableSettings(epsilon=0.0),
+    opponents=OpponentSettings(epsilon=0.0),
     num_snapshots=NUM_PLACES,
     acting=Acting("action_values"),
 )

@@ -12,9 +12,9 @@ from senju.collect.exploration import Acting
 from senju.collect.seating import Failure
 from senju.errors import OpponentError
 from senju.models.weights import Weights
+from senju.opponents.opponent_players import OpponentSpec
 from senju.opponents.pool import OpponentPool, OpponentsConfig
 from senju.opponents.score import Score
-from senju.opponents.table import OpponentSpec
 from tests.facts import mentions
 from tests.opponents.played import DRAW, LOSS, WIN, games, nothing, rollout
 

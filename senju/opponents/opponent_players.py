@@ -16,7 +16,7 @@ from pydantic.dataclasses import dataclass
 from senju.collect.exploration import BY_POLICY, Acting
 from senju.collect.orders import NO_ORDERS, Orders
 from senju.collect.policy import Policy
-from senju.collect.seating import CURRENT, Failure, Others
+from senju.collect.seating import CURRENT, Failure, Opponents
 from senju.errors import OpponentError
 from senju.games.game import Game, Observations
 from senju.games.rows import Rows, Stream, first_allowed
@@ -50,8 +50,8 @@ class OpponentSpec:
 
 
 @dataclass(frozen=True)
-class TableSettings:
-    """How opponents are drawn and play; `TableSettings(**plain)` also takes `fixed` as plain data."""
+class OpponentSettings:
+    """How opponents are drawn and play; `OpponentSettings(**plain)` also takes `fixed` as plain data."""
 
     fixed: tuple[OpponentSpec, ...] = ()
     in_play: int = 4
@@ -109,7 +109,7 @@ class _ReloadableAgent(AgentPlayer):
         self._block.write(weights)
 
 
-class OpponentTable(Others):
+class OpponentPlayers(Opponents):
     """The opponents of one worker: fixed ones, and snapshots whose weights are loaded when they are needed.
 
     Copies of the networks of `policies` play for snapshots, and copies of `fixed_models` for the fixed
@@ -121,7 +121,7 @@ class OpponentTable(Others):
     def __init__(
         self,
         game: Game,
-        settings: TableSettings,
+        settings: OpponentSettings,
         policies: Sequence[Policy],
         fixed_models: Sequence[Model],
         weights_at: Callable[[int], Weights],
@@ -197,14 +197,14 @@ class OpponentTable(Others):
             if player is None:
                 failed.append(positions)
                 continue
-            table = self._batches.table(rows, place, part, player.looks_at_states)
+            batch = self._batches.player_batch(rows, place, part, player.looks_at_states)
             try:
-                flat[positions] = player.choose(table)[:, 0]
+                flat[positions] = player.choose(batch)[:, 0]
             except OpponentError as error:
                 failed.append(positions)
                 if number not in self._failed:
                     self._failed.add(number)
-                    row, game, step = (int(table.clock[0][name]) for name in ("row", "game", "step"))
+                    row, game, step = (int(batch.clock[0][name]) for name in ("row", "game", "step"))
                     self._failures.append(Failure(number, player.name, row, game, step, str(error)))
         return self._give_up(rows, observations, np.concatenate(failed), actions) if failed else None
 
