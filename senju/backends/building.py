@@ -65,7 +65,7 @@ def warm_up_plan(plan: Plan, game: Game, models: PlanModels) -> None:
     warm_up(game, models.policies)
     if plan.opponents is not None:
         settings = OpponentSettings(fixed=(OpponentSpec("random"),) * 2, in_play=1)
-        orders = Orders(ids=(1, 2), places=(-1, -1), odds=(0.5, 0.5))
+        orders = Orders(ids=(1, 2), weight_indices=(-1, -1), probabilities=(0.5, 0.5))
         policies, no_weights = [Policy(model) for model in models.policies], dict[int, Weights]()
         opponents = OpponentPlayers(game, settings, policies, models.fixed, no_weights.__getitem__)
         player = RolloutPlayer(game, policies, 1, StageClock(), opponents=opponents)
@@ -99,7 +99,7 @@ def new_rollout_player(
     clock: StageClock,
     weights_at: Callable[[int], Weights],
 ) -> RolloutPlayer:
-    """A player for the plan's shards; `weights_at` gives the weights in an opponent's place."""
+    """A player for the plan's shards; `weights_at` gives the weights at an index of the orders."""
     policies = [
         Policy(model, policy.acting._replace(rungs=plan.num_shards))
         for model, policy in zip(models.policies, plan.policies, strict=True)

@@ -220,7 +220,7 @@ class ParallelBackend(Backend):
         plan = self._plan
         with contextlib.suppress(ConfigError):  # a class inside a function has no name in its module
             plan = with_modules(plan)
-        opponents = {place: self._block.opponents[place] for place in orders.places if place >= 0}
+        opponents = {index: self._block.opponents[index] for index in orders.weight_indices if index >= 0}
         reproduction = Reproduction(plan, task.shard, task.turn, orders, cause, state, weights, opponents)
         folder = Path(plan.folder or os.curdir) / FAILED_SHARDS
         try:

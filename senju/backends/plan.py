@@ -37,7 +37,7 @@ class Plan(Part):
     games_per_shard: _Count
     rollout_steps: _Count
     opponents: OpponentSettings | None = None  # None: the policies play all seats
-    num_snapshots: int = Field(0, ge=0, lt=2**31)  # places for the weights of past policies
+    num_snapshots: int = Field(0, ge=0, lt=2**31)  # slots for the weights of past policies
     is_shared: bool = False  # whether rollouts lie in shared memory because other processes learn from them
     max_lag: int = Field(0, ge=0, lt=2**31)  # rollouts a shard may be ahead of the learner; 0: `sync` mode
     whole_games: bool = False  # whether each rollout is one game of every row, from its start to its end

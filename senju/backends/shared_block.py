@@ -61,15 +61,15 @@ class RolloutBlock:
         states = self._states[shard]
         return states[(turn * self._num_parts + part) % len(states)]
 
-    def write_opponent(self, place: int, weights: Weights) -> None:
-        """Fill an opponent's place."""
-        expected = self.opponents[place].nbytes
+    def write_opponent(self, index: int, weights: Weights) -> None:
+        """Write the weights of one opponent."""
+        expected = self.opponents[index].nbytes
         if weights.nbytes != expected:
             raise ModelError(
                 f"an opponent's weights of {weights.nbytes} bytes for a network of {expected} bytes: "
                 "it is of another architecture"
             )
-        self.opponents[place][:] = weights
+        self.opponents[index][:] = weights
 
 
 def rollout_bytes(plan: Plan, game: Game, sizes: WeightSizes) -> int:

@@ -9,17 +9,18 @@ from numpy.typing import NDArray
 class Orders(NamedTuple):
     """How much each policy explores, and which opponents play.
 
-    An opponent whose odds are 0 finishes its running games and begins no new one.
+    An opponent of probability 0 finishes its running games and begins no new one.
     """
 
     version: int = 0
     epsilons: tuple[float, ...] = ()  # of each policy: share of random moves, if it acts by action values
     ids: tuple[int, ...] = ()  # opponents
-    places: tuple[int, ...] = ()  # where each opponent's weights lie; -1 if it needs none
-    odds: tuple[float, ...] = ()  # of being drawn for a new game; they add up to 1
+    weight_indices: tuple[int, ...] = ()  # of each opponent's weights in the backend; -1 if it needs none
+    probabilities: tuple[float, ...] = ()  # of being drawn for a new game; they add up to 1
 
 
 NO_ORDERS = Orders()
+_LISTS = ("ids", "weight_indices", "probabilities")  # of the opponents
 
 
 def _layout(most_opponents: int, num_policies: int) -> np.dtype[np.void]:
@@ -28,10 +29,10 @@ def _layout(most_opponents: int, num_policies: int) -> np.dtype[np.void]:
         [
             ("version", np.int64),
             ("count", np.int64),
-            ("odds", np.float64, many),
+            ("probabilities", np.float64, many),
             ("epsilons", np.float64, (num_policies,)),
             ("ids", np.int32, many),
-            ("places", np.int32, many),
+            ("weight_indices", np.int32, many),
         ]
     )
 
@@ -47,7 +48,7 @@ def pack_orders(orders: Orders, most_opponents: int, num_policies: int) -> NDArr
     assert count <= most_opponents, f"{count} opponents where there is room for {most_opponents}"
     record = np.zeros(1, _layout(most_opponents, num_policies))
     record["version"], record["count"] = orders.version, count
-    for name in ("ids", "places", "odds"):
+    for name in _LISTS:
         record[name][0, :count] = getattr(orders, name)
     record["epsilons"][0, : len(orders.epsilons)] = orders.epsilons
     return record.view(np.uint8)
@@ -58,5 +59,5 @@ def unpack_orders(block: NDArray[np.uint8], most_opponents: int, num_policies: i
     layout = _layout(most_opponents, num_policies)
     record = block[-layout.itemsize :].copy().view(layout)[0]
     count = int(record["count"])
-    lists = {name: tuple(record[name][:count].tolist()) for name in ("ids", "places", "odds")}
+    lists = {name: tuple(record[name][:count].tolist()) for name in _LISTS}
     return Orders(int(record["version"]), tuple(record["epsilons"].tolist()), **lists)

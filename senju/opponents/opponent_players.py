@@ -63,7 +63,7 @@ class OpponentSettings:
 def _draw(
     seed: np.uint64, row: int, game: int, draw: int, stream: int, thresholds: NDArray[np.float64]
 ) -> int:
-    """Draw an index with these cumulative odds."""
+    """Draw an index with these cumulative probabilities."""
     chance = unit_interval(random_word(seed, row, game, draw, stream))
     drawn = 0
     while drawn < thresholds.shape[0] - 1 and thresholds[drawn] <= chance:
@@ -76,7 +76,7 @@ def _seat(
     clock: NDArray[np.void],
     seed: np.uint64,
     ids: NDArray[np.int32],
-    thresholds: NDArray[np.float64],  # cumulated odds
+    thresholds: NDArray[np.float64],  # cumulative probabilities
     self_share: float,
     current: int,
     seated: NDArray[np.int32],  # [row, seat]
@@ -160,15 +160,15 @@ class OpponentPlayers(Opponents):
         """Choose the opponents that new games may draw."""
         orders, in_play = self._orders, self.settings.in_play
         drawn = [
-            (number, odds)
-            for number, odds in zip(orders.ids, orders.odds, strict=True)
-            if odds > 0.0 and number not in self._failed
+            (number, probability)
+            for number, probability in zip(orders.ids, orders.probabilities, strict=True)
+            if probability > 0.0 and number not in self._failed
         ]
         self._ids = np.array([number for number, _ in drawn], np.int32)
-        odds = np.array([odds for _, odds in drawn])
-        self._thresholds = np.cumsum(odds) / odds.sum() if drawn else odds
+        probabilities = np.array([probability for _, probability in drawn])
+        self._thresholds = np.cumsum(probabilities) / probabilities.sum() if drawn else probabilities
         if len(drawn) > in_play:
-            # drawn independently with the odds, so that a uniform choice among them keeps the odds
+            # drawn independently, so that a uniform choice among them keeps the probabilities
             row = int(rows.clock[0]["row"])
             active = [
                 _draw(rows.seed, row, orders.version, index, ACTIVE, self._thresholds)
@@ -253,7 +253,7 @@ class OpponentPlayers(Opponents):
         return _ReloadableAgent(self.game, copy.deepcopy(model), acting, self.settings.epsilon)
 
     def _weights_of(self, number: int) -> Weights:
-        return self._weights_at(self._orders.places[self._orders.ids.index(number)])
+        return self._weights_at(self._orders.weight_indices[self._orders.ids.index(number)])
 
     def take_failures(self) -> list[Failure]:
         taken, self._failures = self._failures, []

@@ -173,7 +173,7 @@ class RunConfig(Part):
             rollout_steps=collect.rollout_steps,
             opponents=players if self.has_opponents else None,
             is_shared=self.is_independent and self.learners == "processes",
-            num_snapshots=opponents.num_places if self.has_opponents else 0,
+            num_snapshots=opponents.num_weight_slots if self.has_opponents else 0,
             whole_games=collect.whole_games,
             max_lag=collect.max_lag if collect.mode == "async" else 0,
             max_game_length=collect.max_game_length,

@@ -81,8 +81,8 @@ class Loop:
     def publish_all(self) -> None:
         """Give the backend every opponent's weights, then the learner's own."""
         if self.pool is not None:
-            members = [member for member in self.pool.members if member.place >= 0]
-            self._new_opponents |= {member.place: self.weights_of(member.number) for member in members}
+            weighted = [o for o in self.pool.opponents if o.weight_index >= 0]
+            self._new_opponents |= {o.weight_index: self.weights_of(o.number) for o in weighted}
         self.publish()
 
     def weights_of(self, number: int) -> Weights:
@@ -103,9 +103,10 @@ class Loop:
         metrics = self.learner.update(rollouts)
         if self.pool is None:
             return metrics
-        metrics |= self.pool.see(rollouts, [failure for rollout in rollouts for failure in rollout.failures])
+        failures = [failure for rollout in rollouts for failure in rollout.failures]
+        metrics |= self.pool.count_results(rollouts, failures)
         if self.pool.is_due(self.learner.version):
-            self._new_opponents |= self.pool.grow(self.learner.version, self.learner.weights())
+            self._new_opponents |= self.pool.add_snapshot(self.learner.version, self.learner.weights())
         return metrics
 
     def publish(self) -> None:

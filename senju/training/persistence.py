@@ -122,7 +122,7 @@ class RunPersistence:
         self._blobs = {
             number: self._blobs.get(number)
             or self._store.write(f"opponent_{number:06d}", {"weights": self.loop.weights_of(number)})
-            for number in (member.number for member in pool.members if member.place >= 0)
+            for number in (o.number for o in pool.opponents if o.weight_index >= 0)
         }
 
     def restore(self) -> dict[str, Any] | None:

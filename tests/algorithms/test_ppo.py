@@ -397,7 +397,7 @@ def test_opponents_moves_are_not_learned_from() -> None:
     backend = Serial()
     backend.start(plan)
     weights = WeightBlock(model_of(plan)).read()
-    backend.publish(weights, 0, Orders(ids=(1,), places=(-1,), odds=(1.0,)))
+    backend.publish(weights, 0, Orders(ids=(1,), weight_indices=(-1,), probabilities=(1.0,)))
     batch = backend.collect()
     learner, other = new_learner(plan, epochs=1), new_learner(plan, epochs=1)
     seen: list[torch.Tensor] = []

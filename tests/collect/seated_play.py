@@ -38,7 +38,7 @@ def preferring(game: Game, preference: Sequence[float]) -> Weights:
 def evenly(*ids: int, snapshots: int = 0, **others: Any) -> Orders:
     """Orders in which all opponents are as likely; the last `snapshots` of them have weights."""
     places = [-1] * (len(ids) - snapshots) + list(range(snapshots))
-    return Orders(ids=ids, places=tuple(places), odds=(1 / len(ids),) * len(ids), **others)
+    return Orders(ids=ids, weight_indices=tuple(places), probabilities=(1 / len(ids),) * len(ids), **others)
 
 
 class Seated:

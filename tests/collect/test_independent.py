@@ -238,5 +238,5 @@ def test_snapshot_plays_each_seat_with_that_seats_network(game: Game) -> None:
         return found
 
     others.choose = noting  # type: ignore[method-assign]
-    own.play(Orders(ids=(1,), places=(0,), odds=(1.0,)))
+    own.play(Orders(ids=(1,), weight_indices=(0,), probabilities=(1.0,)))
     assert chosen == {(0, 0), (1, 1)}

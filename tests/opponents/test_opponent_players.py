@@ -57,9 +57,9 @@ def new_players(
     return OpponentPlayers(game, settings, [Policy(new_model(game), acting)], [], weights_at)
 
 
-def orders_of(odds: dict[int, float], version: int = 0) -> Orders:
+def orders_of(chances: dict[int, float], version: int = 0) -> Orders:
     """Opponents by number; the weights of number n lie at place n."""
-    return Orders(version, (0.0,), tuple(odds), tuple(odds), tuple(odds.values()))
+    return Orders(version, (0.0,), tuple(chances), tuple(chances), tuple(chances.values()))
 
 
 def fixed_orders(count: int, version: int = 0) -> Orders:
@@ -84,45 +84,45 @@ def ask(
     return actions, observations, broken
 
 
-def chi_squared(drawn: Sequence[int], odds: dict[int, float]) -> float:
+def chi_squared(drawn: Sequence[int], chances: dict[int, float]) -> float:
     counts = Counter(drawn)
-    assert counts.keys() <= odds.keys()
-    expected = {number: len(drawn) * chance for number, chance in odds.items()}
+    assert counts.keys() <= chances.keys()
+    expected = {number: len(drawn) * chance for number, chance in chances.items()}
     return sum((counts[number] - count) ** 2 / count for number, count in expected.items())
 
 
 def test_opponents_are_drawn_by_their_odds() -> None:
-    odds = {1: 0.1, 4: 0.2, 7: 0.7}
+    chances = {1: 0.1, 4: 0.2, 7: 0.7}
     players, rows = new_players(), new_rows(4000)
-    players.begin(orders_of(odds), rows)
-    assert chi_squared(seat(players, rows).max(axis=1).tolist(), odds) < RARELY[2]
+    players.begin(orders_of(chances), rows)
+    assert chi_squared(seat(players, rows).max(axis=1).tolist(), chances) < RARELY[2]
 
 
 def test_a_row_draws_anew_for_each_of_its_games() -> None:
-    odds = {1: 0.25, 2: 0.75}
+    chances = {1: 0.25, 2: 0.75}
     players, rows, drawn = new_players(), new_rows(1), []
-    players.begin(orders_of(odds), rows)
+    players.begin(orders_of(chances), rows)
     for game in range(2000):
         rows.clock["game"] = game
         drawn.append(int(seat(players, rows).max()))
-    assert chi_squared(drawn, odds) < RARELY[1]
+    assert chi_squared(drawn, chances) < RARELY[1]
 
 
 def test_active_opponents_keep_the_odds() -> None:
-    odds = {number: number / 55 for number in range(1, 11)}
+    chances = {number: number / 55 for number in range(1, 11)}
     players, rows, drawn = new_players(in_play=3), new_rows(1), []
     for version in range(3000):
-        players.begin(orders_of(odds, version), rows)
+        players.begin(orders_of(chances, version), rows)
         drawn.append(int(seat(players, rows).max()))
-    assert chi_squared(drawn, odds) < RARELY[9]
+    assert chi_squared(drawn, chances) < RARELY[9]
 
 
 def test_new_games_draw_from_the_active_opponents_alone() -> None:
-    odds = dict.fromkeys(range(1, 65), 1 / 64)
+    chances = dict.fromkeys(range(1, 65), 1 / 64)
     players, rows = new_players(in_play=4), new_rows(500)
     met: set[int] = set()
     for version in range(40):
-        players.begin(orders_of(odds, version), rows)
+        players.begin(orders_of(chances, version), rows)
         drawn = set(seat(players, rows).max(axis=1).tolist())
         assert 1 <= len(drawn) <= 4
         met |= drawn
@@ -130,11 +130,11 @@ def test_new_games_draw_from_the_active_opponents_alone() -> None:
 
 
 def test_each_shard_has_its_own_active_opponents() -> None:
-    odds = dict.fromkeys(range(1, 65), 1 / 64)
+    chances = dict.fromkeys(range(1, 65), 1 / 64)
     players, active = new_players(in_play=4), []
     for first in (0, 100):
         rows = Rows(GAME, np.arange(first, first + 100, dtype=np.uint32), 3)
-        players.begin(orders_of(odds), rows)
+        players.begin(orders_of(chances), rows)
         active.append(set(seat(players, rows).max(axis=1).tolist()))
     assert active[0] != active[1]
 
@@ -183,13 +183,13 @@ def test_an_opponent_stays_in_its_game_until_the_end() -> None:
 
 
 def test_draws_do_not_depend_on_the_worker_of_the_row() -> None:
-    odds = dict.fromkeys(range(1, 5), 0.25)
+    chances = dict.fromkeys(range(1, 5), 0.25)
     players, rows = new_players(), new_rows(64)
-    players.begin(orders_of(odds), rows)
+    players.begin(orders_of(chances), rows)
     together = seat(players, rows)
     alone = new_players()
     some = Rows(GAME, np.arange(16, 32, dtype=np.uint32), 3)
-    alone.begin(orders_of(odds), some)
+    alone.begin(orders_of(chances), some)
     assert (seat(alone, some) == together[16:32]).all()
 
 
@@ -230,12 +230,12 @@ def test_each_opponent_sees_its_own_positions_and_draws_its_own_numbers() -> Non
 
 def test_snapshots_play_by_their_own_weights() -> None:
     """However few networks play for them, and however often their weights are exchanged."""
-    odds = dict.fromkeys(range(1, 21), 1 / 20)
+    chances = dict.fromkeys(range(1, 21), 1 / 20)
     greedy = Acting("action_values")  # with epsilon 0 there is no chance in it
     players, rows = new_players(in_play=2, acting=greedy, epsilon=0.0), new_rows(40)
-    agents = {n: AgentPlayer(GAME, new_model(seed=n), str(n), acting=greedy) for n in odds}
+    agents = {n: AgentPlayer(GAME, new_model(seed=n), str(n), acting=greedy) for n in chances}
     for version in range(25):
-        players.begin(orders_of(odds, version), rows)
+        players.begin(orders_of(chances, version), rows)
         seated = seat(players, rows)
         actions, observations, _ = ask(players, rows, seated)
         for number in np.unique(seated[:, 0]).tolist():
@@ -248,11 +248,11 @@ def test_snapshots_play_by_their_own_weights() -> None:
 
 
 def test_a_large_pool_takes_no_more_networks_than_a_small_one() -> None:
-    odds = dict.fromkeys(range(1, 65), 1 / 64)
+    chances = dict.fromkeys(range(1, 65), 1 / 64)
     players, rows = new_players(in_play=2), new_rows(32)
     before = sum(issubclass(type(thing), AgentPlayer) for thing in gc.get_objects())
     for version in range(60):
-        players.begin(orders_of(odds, version), rows)
+        players.begin(orders_of(chances, version), rows)
         ask(players, rows, seat(players, rows))
     after = sum(issubclass(type(thing), AgentPlayer) for thing in gc.get_objects())
     assert 2 <= after - before <= 10  # two active opponents of four rollouts, and those in use
