@@ -49,12 +49,12 @@ def _copy_row(typing_context: Any, source: Any, index: Any, target: Any, row: An
     """Copy a row of a matrix to a row of another of the same width, without checks."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        def place(matrix: int, number: int) -> tuple[Any, Any]:
+        def address(matrix: int, number: int) -> tuple[Any, Any]:
             array = context.make_array(signature.args[matrix])(context, builder, arguments[matrix])
             width = builder.extract_value(array.shape, 1)
             return builder.gep(array.data, [builder.mul(arguments[number], width)]), width
 
-        (copied, width), (overwritten, _) = place(0, 1), place(2, 3)
+        (copied, width), (overwritten, _) = address(0, 1), address(2, 3)
         itemsize = context.get_abi_sizeof(context.get_data_type(source.dtype))
         cgutils.raw_memcpy(builder, overwritten, copied, width, itemsize)
         return context.get_dummy_value()

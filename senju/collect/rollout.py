@@ -42,7 +42,7 @@ class RolloutPlayer:
     """Plays rollouts of shards; one per worker.
 
     `opponents` play the seats that no policy of the list plays; None: the policies play all seats. With
-    `whole_games` every row plays one game to its end in each rollout, and then rests.
+    `whole_games` every row plays one game to its end in each rollout, and then waits.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class RolloutPlayer:
         self._outcomes = game.new_outcomes(num_rows)
         self._actions = np.zeros((num_rows, game.num_acting), np.int32)
         self._acting_seats = np.zeros((num_rows, game.num_acting), np.int8)
-        self._is_resting = np.zeros(num_rows, np.bool_)
+        self._is_finished = np.zeros(num_rows, np.bool_)
 
     @torch.inference_mode()  # once per rollout: entering it costs microseconds
     def play(
@@ -88,13 +88,13 @@ class RolloutPlayer:
         self._begin(shard, slots, orders, steps.start)
         clock.start()
         for time in steps:
-            if self.whole_games and self._is_resting.all():
+            if self.whole_games and self._is_finished.all():
                 for policy in self._policies:
-                    policy.leave_empty(time)
+                    policy.clear_from(time)
                 break
             seen, actions, outcomes = self._arrays_at(slots[0], time)
             rows.observe(seen)
-            self._let_policies_see(shard, seen, time)
+            self._show_policies(shard, seen, time)
             clock.lap("observe")
             for group in self._groups:
                 evaluations = group.evaluate_step(time, self._is_partial)
@@ -111,7 +111,7 @@ class RolloutPlayer:
             self._step(rows, seen, actions, outcomes, broken, time)
             clock.lap("step")
             if outcomes.truncated.any():
-                self._keep_truncated(rows, outcomes.truncated, broken, time)
+                self._store_truncated(rows, outcomes.truncated, broken, time)
             self._advance(rows, outcomes)
             clock.lap("restart")
         if steps.stop == slots[0].num_steps:
@@ -122,7 +122,7 @@ class RolloutPlayer:
         for policy, slot, epsilon in zip(self._policies, slots, epsilons, strict=True):
             policy.begin(slot, policy.acting.epsilon(epsilon, shard.index), time)
         ended = slots[0].terminated[:time] | slots[0].truncated[:time]
-        self._is_resting[:] = ended.any(axis=0) if self.whole_games else False
+        self._is_finished[:] = ended.any(axis=0) if self.whole_games else False
         if self.opponents is not None:
             self.opponents.begin(orders, shard.rows)
 
@@ -133,18 +133,18 @@ class RolloutPlayer:
         self._actions.fill(0)
         return self._seen, self._actions, self._outcomes
 
-    def _let_policies_see(self, shard: Shard, seen: Observations, time: int) -> None:
+    def _show_policies(self, shard: Shard, seen: Observations, time: int) -> None:
         """Seat the opponents, and give every policy what it sees."""
         if self.opponents is not None:
             self.opponents.seat(shard.rows, shard.seated)
             for policy in self._policies:
-                policy.note_seated(shard.seated, self._is_resting, time)
+                policy.store_seated(shard.seated, self._is_finished, time)
         if self._is_partial:
             self._acting_seats[:] = seen.seats
-            self._acting_seats[self._is_resting] = -1
+            self._acting_seats[self._is_finished] = -1
         if self._is_partial or not self._has_all_seats:
             for policy in self._policies:
-                policy.take(seen, shard.seated, self._is_resting, time)
+                policy.take(seen, shard.seated, self._is_finished, time)
 
     def _step(
         self,
@@ -169,31 +169,31 @@ class RolloutPlayer:
             outcomes.terminated[broken], outcomes.truncated[broken] = False, True
         for policy in self._policies:
             if policy.seat is not None:
-                policy.keep_outcomes(outcomes, time, policy.seat)
+                policy.store_outcomes(outcomes, time, policy.seat)
 
     def _step_running(
         self, rows: Rows, legal: NDArray[np.uint64], actions: NDArray[np.int32], outcomes: Outcomes
     ) -> None:
-        """Step all rows, since games cannot rest, and restore those that rest."""
-        resting = np.flatnonzero(self._is_resting)
-        states = rows.states[resting]
-        first_allowed(legal, resting, actions)
+        """Step all rows, since games cannot be left out, and restore the finished ones."""
+        finished = np.flatnonzero(self._is_finished)
+        states = rows.states[finished]
+        first_allowed(legal, finished, actions)
         rows.step(actions, outcomes)
-        rows.states[resting] = states
-        outcomes.rewards[resting], actions[resting] = 0.0, 0
-        outcomes.terminated[resting] = outcomes.truncated[resting] = False
+        rows.states[finished] = states
+        outcomes.rewards[finished], actions[finished] = 0.0, 0
+        outcomes.terminated[finished] = outcomes.truncated[finished] = False
 
     def _advance(self, rows: Rows, outcomes: Outcomes) -> None:
-        """Start new games; with whole games, a row whose game is over rests until the next rollout."""
+        """Start new games; with whole games, a row whose game is over waits for the next rollout."""
         if not self.whole_games:
             rows.advance(outcomes)
             return
-        clock = rows.clock[self._is_resting]
+        clock = rows.clock[self._is_finished]
         ended = rows.advance(outcomes)
-        rows.clock[self._is_resting] = clock
-        self._is_resting[ended] = True
+        rows.clock[self._is_finished] = clock
+        self._is_finished[ended] = True
 
-    def _keep_truncated(
+    def _store_truncated(
         self, rows: Rows, truncated: NDArray[np.bool_], broken: NDArray[np.int64] | None, time: int
     ) -> None:
         """Value and store the positions in which games were truncated, before new games start."""
@@ -204,7 +204,7 @@ class RolloutPlayer:
         for policy in self._policies:
             if broken is not None:
                 policy.slot.bootstrap[time, broken] = math.nan
-            policy.keep_truncated(policy.view_after(self._after), known, time)
+            policy.store_truncated(policy.view_after(self._after), known, time)
 
     def _value_positions(self, rows: Rows, chosen: NDArray[np.bool_], time: int) -> None:
         """Write the values of the chosen rows' positions for the policies that learn values."""
@@ -215,14 +215,14 @@ class RolloutPlayer:
             seen = [policy.view_after(self._after) for policy in group.policies]
             evaluations = group.evaluate([each.observation for each in seen])
             for policy, own, (_, values) in zip(group.policies, seen, evaluations, strict=True):
-                policy.keep_values(own, values, chosen, time)
+                policy.store_values(own, values, chosen, time)
         self.clock.lap("evaluate")
 
     def _end(self, rows: Rows, slot: Slot) -> None:
         """Value the positions of games that go on; clear the rest of an older rollout in the slots."""
         for policy in self._policies:
             policy.end()
-        running = ~(slot.terminated[-1] | slot.truncated[-1] | self._is_resting)
+        running = ~(slot.terminated[-1] | slot.truncated[-1] | self._is_finished)
         if running.any() and any(group.is_valuing for group in self._groups):
             self._value_positions(rows, running, -1)
 
@@ -240,5 +240,5 @@ def warm_up(game: Game, models: Sequence[Model]) -> None:
     no_rows = game.new_outcomes(0)
     values, seats = np.zeros((0, 1), np.float32), np.zeros((0, 1), np.int8)
     Resignation(1.0).apply(values, seats, rows.clock[:0], rows.seed, no_rows)
-    player._keep_truncated(rows, everything, None, 0)
+    player._store_truncated(rows, everything, None, 0)
     rows.advance(game.new_outcomes(1)._replace(truncated=everything))

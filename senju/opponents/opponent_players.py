@@ -191,13 +191,13 @@ class OpponentPlayers(Opponents):
     ) -> NDArray[np.int64] | None:
         flat = actions.reshape(-1)
         failed: list[NDArray[np.int64]] = []
-        for number, place, part in self._batches.fill(rows, observations, seats, seated):
+        for number, acting_index, part in self._batches.fill(rows, observations, seats, seated):
             positions = self._batches.positions[part]
-            player = self._player(number, place)
+            player = self._player(number, acting_index)
             if player is None:
                 failed.append(positions)
                 continue
-            batch = self._batches.player_batch(rows, place, part, player.looks_at_states)
+            batch = self._batches.player_batch(rows, acting_index, part, player.looks_at_states)
             try:
                 flat[positions] = player.choose(batch)[:, 0]
             except OpponentError as error:
@@ -223,14 +223,14 @@ class OpponentPlayers(Opponents):
         actions.reshape(-1)[positions] = first.reshape(-1)[positions]
         return failed_rows
 
-    def _player(self, number: int, place: int) -> Player | None:
+    def _player(self, number: int, acting_index: int) -> Player | None:
         """The opponent of that number; None if it is gone, as when a shard that was set aside plays again."""
         if number <= len(self.settings.fixed):
             if number not in self._fixed:
                 self._fixed[number] = self._new_fixed(number)
             return self._fixed[number]
         players = self._snapshots.pop(number, {})
-        policy = place if len(self._policies) > 1 else 0
+        policy = acting_index if len(self._policies) > 1 else 0
         if policy not in players:
             if number not in self._orders.ids:
                 return None

@@ -105,7 +105,7 @@ def fit_ratings(
 
 def _score_matrix(numbers: Sequence[int], results: Mapping[tuple[int, int], Score]) -> NDArray[np.float64]:
     """[player, other]: points of the player against the other."""
-    places = {number: place for place, number in enumerate(numbers)}
+    indices = {number: index for index, number in enumerate(numbers)}
     scores = np.zeros((len(numbers), len(numbers)))
     for (first, second), score in results.items():
         if first == second or min(score) < 0:
@@ -113,8 +113,8 @@ def _score_matrix(numbers: Sequence[int], results: Mapping[tuple[int, int], Scor
                 f"results of {first} against {second}: {score}; "
                 "expected counts from 0 on, of two different players"
             )
-        scores[places[first], places[second]] += score.points
-        scores[places[second], places[first]] += score.of_second().points
+        scores[indices[first], indices[second]] += score.points
+        scores[indices[second], indices[first]] += score.of_second().points
     return scores
 
 

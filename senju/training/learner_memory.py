@@ -121,8 +121,8 @@ def find_ring(ring: Ring) -> tuple[dict[str, Any], int]:
     return asdict(ring.shape), ring.columns[0].ctypes.data - np.frombuffer(block, np.uint8).ctypes.data
 
 
-def map_ring(place: tuple[dict[str, Any], int], view: SeatView, block: mmap.mmap) -> Ring:
+def map_ring(location: tuple[dict[str, Any], int], view: SeatView, block: mmap.mmap) -> Ring:
     """The ring that another process described by `find_ring`."""
     allocate = Carver(block)
-    shape, allocate.num_bytes = place
+    shape, allocate.num_bytes = location
     return Ring(view, RingShape(**shape), allocate)

@@ -165,10 +165,10 @@ class LearnerHandler(Handler):
 
 def new_learner_handler(start: Start) -> LearnerHandler:
     """Make the handler in a worker process."""
-    described, viewed, places, rooms, is_following, first_seats = start.payload.values
+    described, viewed, locations, rooms, is_following, first_seats = start.payload.values
     seats = [LearnerSettings(**seat) for seat in described]
     view = SeatView(**viewed | {"observation_shape": tuple(viewed["observation_shape"])})
     ring_memory, state_memory = (map_shared(file, os.fstat(file).st_size) for file in start.descriptors)
-    rings = [map_ring(place, view, ring_memory) for place in places]
+    rings = [map_ring(location, view, ring_memory) for location in locations]
     memory = LearnerMemory([Room(*room) for room in rooms], state_memory)
     return LearnerHandler(SharedAgents(seats, view, rings, memory, is_following), first_seats)

@@ -117,7 +117,7 @@ class Loop:
         self._new_opponents = {}
 
     def count_moves(self, rollouts: Sequence[Rollout]) -> int:
-        """Moves in a batch of rollouts; rows that rest after their game make none."""
+        """Moves in a batch of rollouts; rows whose game is over make none."""
         ended = [rollout.data.terminated | rollout.data.truncated for rollout in rollouts]
         if not self.plan.whole_games:
             return sum(each.size for each in ended)

@@ -140,7 +140,7 @@ def test_without_opponents_the_learner_plays_against_itself() -> None:
 
 @pytest.mark.parametrize("in_play", [1, 3, 40])
 def test_rollout_has_no_more_opponents_than_are_to_be_in_play(in_play: int) -> None:
-    """Of forty; and over many rollouts each is drawn as often as its odds say."""
+    """Of forty; and over many rollouts each is drawn as often as its probability says."""
     chances = np.arange(1.0, 41.0) / np.arange(1.0, 41.0).sum()
     orders = evenly(*range(1, 41))._replace(probabilities=tuple(chances.tolist()))
     seated = Seated(Race(), *["random"] * 40, num_rows=50, in_play=in_play)

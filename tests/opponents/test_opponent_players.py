@@ -91,7 +91,7 @@ def chi_squared(drawn: Sequence[int], chances: dict[int, float]) -> float:
     return sum((counts[number] - count) ** 2 / count for number, count in expected.items())
 
 
-def test_opponents_are_drawn_by_their_odds() -> None:
+def test_opponents_are_drawn_by_their_probabilities() -> None:
     chances = {1: 0.1, 4: 0.2, 7: 0.7}
     players, rows = new_players(), new_rows(4000)
     players.begin(orders_of(chances), rows)
@@ -108,7 +108,7 @@ def test_a_row_draws_anew_for_each_of_its_games() -> None:
     assert chi_squared(drawn, chances) < RARELY[1]
 
 
-def test_active_opponents_keep_the_odds() -> None:
+def test_active_opponents_keep_the_probabilities() -> None:
     chances = {number: number / 55 for number in range(1, 11)}
     players, rows, drawn = new_players(in_play=3), new_rows(1), []
     for version in range(3000):
@@ -139,7 +139,7 @@ def test_each_shard_has_its_own_active_opponents() -> None:
     assert active[0] != active[1]
 
 
-def test_odds_of_0_are_never_drawn() -> None:
+def test_chances_of_0_are_never_drawn() -> None:
     players, rows = new_players(), new_rows(500)
     players.begin(orders_of({1: 0.0, 2: 1.0, 3: 0.0}), rows)
     assert set(seat(players, rows).max(axis=1).tolist()) == {2}

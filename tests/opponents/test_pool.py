@@ -110,7 +110,7 @@ def test_spread_keeps_the_newest_and_what_can_be_halved_most_often() -> None:
     assert updates_of(pool) == [8, 16, 24, 28, 32, 36, 39, 40]
 
 
-def test_uniform_odds_by_hand() -> None:
+def test_uniform_chances_by_hand() -> None:
     pool = new_pool(RANDOM, MINIMAX, fixed_share=0.4)
     assert chances_of(pool) == {1: 0.5, 2: 0.5}  # no other opponent yet
     grow(pool, 1, 2, 3)
@@ -121,7 +121,7 @@ def test_uniform_odds_by_hand() -> None:
     assert chances_of(alone) == {1: 0.5, 2: 0.5}
 
 
-def test_newest_first_odds_by_hand() -> None:
+def test_newest_first_chances_by_hand() -> None:
     pool = new_pool(RANDOM, MINIMAX, fixed_share=0.5, choose="newest")
     grow(pool, 1, 2, 3)
     # 0.64, 0.8 and 1 make 2.44 together; among fixed opponents none is newer than another
@@ -129,7 +129,7 @@ def test_newest_first_odds_by_hand() -> None:
     assert chances_of(pool) == pytest.approx(expected)
 
 
-def test_harder_odds_by_hand() -> None:
+def test_harder_chances_by_hand() -> None:
     pool = new_pool(choose="harder")
     grow(pool, 1, 2, 3)
     pool.count_results([games(1, *[WIN] * 8)])
@@ -140,7 +140,7 @@ def test_harder_odds_by_hand() -> None:
     assert chances_of(pool) == pytest.approx({1: first / total, 2: second / total, 3: third / total})
 
 
-def test_harder_odds_forget_old_results() -> None:
+def test_harder_chances_forget_old_results() -> None:
     pool = new_pool(choose="harder")
     grow(pool, 1, 2)
     pool.count_results([games(1, *[LOSS] * 16)])

@@ -49,7 +49,7 @@ def test_writer_killed_in_the_middle_leaves_the_last_state_and_another_goes_on()
     shared.save(1, STATE)
     for number in range(2, 9):
         place = shared_weights._begin_writing(shared._header)
-        shared._places[place, :10] = 99  # and it was killed here
+        shared._copies[place, :10] = 99  # and it was killed here
         assert shared.load().number == number - 1
         shared.save(number, LearnerState({}, {"version": number}))
         assert (shared.load().number, shared.load().state.numbers) == (number, {"version": number})
