@@ -179,7 +179,7 @@ class DQN(GradientLearner[Sample, Transitions]):
         correction = self.config.correction + (1.0 - self.config.correction) * self.progress
         steps: list[GradientStep] = []
         for _ in range(num_steps):
-            sample = self.replay.sample(batch_size, self.gradient_steps, correction, self.is_following)
+            sample = self.replay.sample(batch_size, self.gradient_steps, correction, self.is_free_running)
             self.gradient_steps += 1
             is_due = self.gradient_steps % self.config.target_interval == 0
             self.target_share = self.config.target_averaging or float(is_due)
@@ -205,7 +205,7 @@ class DQN(GradientLearner[Sample, Transitions]):
     def _store(self, rollouts: Sequence[Rollout]) -> int:
         """Add new rollouts to the replay; return how many of the learner's own decisions they hold."""
         before = self.replay.num_collected
-        if self.is_following:
+        if self.is_free_running:
             self.replay.follow()
         else:
             self.replay.add(rollouts)
@@ -229,7 +229,7 @@ class DQN(GradientLearner[Sample, Transitions]):
         if not self._has_enough():
             return 0
         asked = config.steps_per_batch or collected * config.replay_ratio / batch_size
-        self._owed += asked * self.attention
+        self._owed += asked * self.training_share
         due = math.floor(self._owed)
         self._owed -= due
         return due
@@ -297,7 +297,7 @@ class DQN(GradientLearner[Sample, Transitions]):
         prefix = "replay."
         kept = {n.removeprefix(prefix): t.numpy() for n, t in state.tensors.items() if n.startswith(prefix)}
         self.replay.rebuild(last_turn=self._num_turns - 1)
-        self.replay.load_state(kept, self.is_following)
+        self.replay.load_state(kept, self.is_free_running)
 
 
 def chosen_values(

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from senju.algorithms.learner import LearnerState
-from senju.algorithms.learner_runner import LearnerRunner, LearnerSettings, Trained, TrainingTask
+from senju.algorithms.learner_runner import LearnerRunner, LearnerSettings, TrainingResult, TrainingTask
 from senju.collect.slots import Ring, Rollout
 from senju.games.game import Game, SeatView
 from senju.models.weights import Weights
@@ -36,7 +36,7 @@ class Attention:
         self._means = np.zeros((num_seats, 2, 2))  # [seat, reward or loss, fast or slow]
         self._counts = np.zeros((num_seats, 2), np.int64)
 
-    def see(self, seat: int, reward: float | None = None, loss: float | None = None) -> None:
+    def record(self, seat: int, reward: float | None = None, loss: float | None = None) -> None:
         """Record an agent's newest reward or loss."""
         for kind, value in enumerate((reward, loss)):
             if value is None:
@@ -83,8 +83,8 @@ class LearnerGroup:
         """With a free-running runner, collecting is at most `turns_ahead` turns ahead of a learner."""
         self.settings, self.runner, self.version = list(settings), runner, 0
         self._turns_ahead = turns_ahead
-        self._ordered = [-1] * len(self.settings)  # the turn of each agent's last task
-        self._late_orders = [-1] * len(self.settings)  # of each agent: the turn whose training took too long
+        # of each agent: the turn of its last task, and of the last task that took too long
+        self._last_task_turn, self._timed_out_turn = ([-1] * len(self.settings) for _ in range(2))
         self._longest = 0.0  # seconds of the longest training
         self._is_adaptive = attention == "adaptive"
         self._attention = Attention([each.learns for each in self.settings])
@@ -92,7 +92,7 @@ class LearnerGroup:
         self._new: list[Turns] = [[] for _ in self.settings]
         self._in_training: list[Turns] = [[] for _ in self.settings]
         self._rings: Sequence[Ring] = ()
-        self._trained: list[Trained] = []
+        self._trained: list[TrainingResult] = []
 
     @property
     def has_agents(self) -> bool:
@@ -134,26 +134,27 @@ class LearnerGroup:
         for seat in self._seats:
             rewards = (rollout.slots[seat].rewards.sum(dtype=np.float64) for rollout in rollouts)
             reward = found[f"agent_{seat}/reward"] = sum(map(float, rewards)) / steps
-            self._attention.see(seat, reward=reward)
+            self._attention.record(seat, reward=reward)
         return found
 
     def _lag(self, seat: int, turn: int) -> int:
-        """How many turns ago the unfinished training of an agent was ordered."""
-        return turn - self._ordered[seat] if self.runner.is_busy(seat) else 0
+        """The number of turns since an agent's unfinished task was given; 0 if it has none."""
+        return turn - self._last_task_turn[seat] if self.runner.is_busy(seat) else 0
 
-    def _wait_for_the_slowest(self, turn: int) -> list[Trained]:
-        """Wait for learners that collecting is too far ahead of; the others go on without one that hangs."""
+    def _wait_for_the_slowest(self, turn: int) -> list[TrainingResult]:
+        """Wait for learners that are `turns_ahead` turns behind. A learner that hangs is waited for once."""
         late = [
             seat
             for seat in self._seats
-            if self._lag(seat, turn) >= self._turns_ahead and self._late_orders[seat] != self._ordered[seat]
+            if self._lag(seat, turn) >= self._turns_ahead
+            and self._timed_out_turn[seat] != self._last_task_turn[seat]
         ]
         if not late:
             return []
         trained = self.runner.finish(late, max(_MIN_WAIT_SECONDS, 3.0 * self._longest))
         for seat in late:
             if self.runner.is_busy(seat):
-                self._late_orders[seat] = self._ordered[seat]
+                self._timed_out_turn[seat] = self._last_task_turn[seat]
         return trained
 
     def _tasks(self, turn: int) -> list[TrainingTask]:
@@ -164,17 +165,17 @@ class LearnerGroup:
             for each in self.settings
             if each.learns and (turn + 1) % each.train_every == 0 and not self.runner.is_busy(each.seat)
         ]
-        due.sort(key=lambda each: (each.order, -shares[each.seat], each.seat))
+        due.sort(key=lambda each: (each.train_order, -shares[each.seat], each.seat))
         tasks = []
         for each in due:
             turns, shards = zip(*self._new[each.seat], strict=True)
-            self._ordered[each.seat] = turn
+            self._last_task_turn[each.seat] = turn
             self._in_training[each.seat], self._new[each.seat] = self._new[each.seat], []
             number = (turn + 1) // each.train_every
             tasks.append(TrainingTask(each.seat, turns, shards, shares[each.seat], number))
         return tasks
 
-    def _describe(self, trained: Sequence[Trained]) -> dict[str, float]:
+    def _describe(self, trained: Sequence[TrainingResult]) -> dict[str, float]:
         """The metrics' means over all agents and, of several agents, each agent's own."""
         if self.has_agents:  # with a single learner, `take_trained` is never called
             self._trained += trained
@@ -185,7 +186,7 @@ class LearnerGroup:
             if not self.runner.is_busy(each.seat):  # a new task may be under way already
                 self._in_training[each.seat] = []
             loss = each.metrics.get("loss", each.metrics.get("value_loss"))  # a policy's loss says little
-            self._attention.see(each.seat, loss=loss)
+            self._attention.record(each.seat, loss=loss)
             for name, value in each.metrics.items():
                 values.setdefault(name, []).append(value)
             if self.has_agents:
@@ -205,7 +206,7 @@ class LearnerGroup:
         """Wait for the last trainings of a free-running runner."""
         return self._describe(self.runner.finish())
 
-    def take_trained(self) -> list[Trained]:
+    def take_trained(self) -> list[TrainingResult]:
         """The trainings since the last call."""
         trained, self._trained = self._trained, []
         return trained

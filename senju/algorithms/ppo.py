@@ -76,18 +76,18 @@ class PPO(GradientLearner[Selection, Minibatch]):
             config.clip_range, config.value_coefficient, config.entropy_coefficient
         )
         self._reader: RingReader | None = None
-        self._newest: dict[int, int] = {}  # shard -> the last turn learned from, with `is_following`
+        self._newest: dict[int, int] = {}  # shard -> the last turn learned from, with `is_free_running`
         self._joined: tuple[Sequence[Minibatch], Sequence[Tensor]] = ((), ())  # batches, their columns
 
     def attach(self, ring: Ring, game: Game | SeatView) -> None:
-        """Use the ring to check that rollouts have not been overwritten, with `is_following`."""
+        """Use the ring to check that rollouts have not been overwritten, with `is_free_running`."""
         self._reader = RingReader(ring)
 
     def learn(self, rollouts: Sequence[Rollout]) -> Learning[Selection]:
         """Estimate advantages, then take a clipped step on each minibatch of some epochs."""
         self.clock.start()
         metrics = {"learning_rate": self._set_learning_rate()}
-        if self.is_following:
+        if self.is_free_running:
             num_given, rollouts = len(rollouts), self._copy_complete(rollouts)
             metrics["rollouts_missed"] = float(num_given - len(rollouts))
         if not rollouts:  # all were overwritten, and no newer ones are complete
@@ -96,7 +96,7 @@ class PPO(GradientLearner[Selection, Minibatch]):
         metrics |= described
         self.clock.lap("advantages")
         steps: list[GradientStep] = []
-        for epoch in range(max(1, round(self.config.epochs * self.attention))):
+        for epoch in range(max(1, round(self.config.epochs * self.training_share))):
             for indices in self._shuffled(len(batch.actions), epoch):
                 step = yield Selection(batch, indices)  # a gradient step is taken on it
                 self.clock.start()  # a stack trains other learners in between

@@ -6,7 +6,7 @@ what one decision saw and what an earlier one led to. The replay itself stores w
 
 Two kinds of writers are served. A backend's workers never write to a slot whose rollout is still kept:
 `add` and `sample` depend on what was added alone, and raise an error if a slot was overwritten nevertheless.
-Writers that do not wait are followed by `follow` and read by `sample(..., redraw=True)`.
+Writers that do not wait are followed by `follow` and read by `sample(..., is_free_running=True)`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -169,19 +169,19 @@ class Replay:
     def _count(self) -> None:
         np.cumsum(self._links.num_ready, out=self._ends)
 
-    def sample(self, count: int, step: int, correction: float = 0.0, redraw: bool = False) -> Sample:
+    def sample(self, count: int, step: int, correction: float = 0.0, is_free_running: bool = False) -> Sample:
         """Draw decisions; what is drawn depends on the content, the seed and the step alone.
 
         `correction` is the exponent of the importance weights (beta): 0 leaves the bias of priorities,
-        1 removes it. With `redraw`, others are drawn for decisions that were overwritten meanwhile, from
-        the new content; without it they raise: a backend's workers never overwrite what is kept.
+        1 removes it. With `is_free_running`, others are drawn for decisions that were overwritten meanwhile,
+        from the new content; without it they raise: a backend's workers never overwrite what is kept.
         """
         frames, weights = np.empty(count, np.int64), np.ones(count, np.float32)
         chances = self._draw(step, 0, frames)
         sample = self._reader.new_sample(frames, weights)
         torn, num_rounds = self._reader.read(self._links, sample, np.arange(count)), 0
         while len(torn):
-            if not redraw:
+            if not is_free_running:
                 self._refuse_torn(frames[torn])
             self.follow()
             self.num_redrawn += len(torn)
@@ -212,7 +212,7 @@ class Replay:
             f"{len(frames)} decisions were overwritten while they were read, one of them in slot {slot} "
             f"of shard {shard}, where turn {self._links.turns[segment]} is kept and the sequence number is "
             f"{self.ring.sequence_numbers.flat[segment]}. "
-            "A ring whose writers do not wait is read with redraw=True"
+            "A ring whose writers do not wait is read with is_free_running=True"
         )
 
     def learn_priorities(self, frames: NDArray[np.int64], errors: NDArray[np.float32]) -> None:
@@ -235,7 +235,7 @@ class Replay:
             return {}
         return {"weights": self._tree.all_weights().copy(), "largest": np.array([self._largest])}
 
-    def load_state(self, state: Mapping[str, NDArray[Any]], is_following: bool = False) -> None:
+    def load_state(self, state: Mapping[str, NDArray[Any]], is_free_running: bool = False) -> None:
         """Go on with saved priorities; `rebuild` comes first.
 
         Decisions that were overwritten since are ignored. With writers that do not wait, newer decisions may
@@ -253,7 +253,7 @@ class Replay:
             # a slot with a newer rollout than the newest one added was overwritten
             is_gone = (self._links.turns < 0) & (self.ring.begun_turns.reshape(-1) > self.newest_turn)
             weights = np.where(np.repeat(is_gone, self._linker.segment_size), 0.0, weights)
-            if is_following:
+            if is_free_running:
                 weights = np.where(is_ready, np.where(weights > 0.0, weights, state["largest"]), 0.0)
         if weights.shape != is_ready.shape or not np.array_equal(weights > 0.0, is_ready):
             raise CheckpointError(

@@ -15,7 +15,7 @@ from senju.algorithms.learner import Learner, LearnerState
 from senju.algorithms.learner_runner import (
     LearnerSettings,
     SequentialLearners,
-    Trained,
+    TrainingResult,
     TrainingTask,
     rollouts_of,
 )
@@ -158,10 +158,10 @@ class StackedLearners(SequentialLearners):
                 logger.info("%s are trained together", ", ".join(each.name for each in alike))
                 self._stacks.append(LearnerStack(alike, learners))
 
-    def learn(self, tasks: Sequence[TrainingTask]) -> list[Trained]:
+    def learn(self, tasks: Sequence[TrainingTask]) -> list[TrainingResult]:
         """Train the due agents: those of one kind together, an agent alone of its kind by itself."""
         self._blocks.clear()
-        learned: dict[int, Trained] = {}
+        learned: dict[int, TrainingResult] = {}
         for stack in self._stacks:
             together = [task for task in tasks if task.seat in stack.seats]
             if len(together) > 1:
@@ -170,14 +170,16 @@ class StackedLearners(SequentialLearners):
             learned |= {task.seat: self.train(task) for task in tasks if task.seat not in learned}
         return [learned[task.seat] for task in tasks]
 
-    def _train_together(self, stack: LearnerStack, tasks: Sequence[TrainingTask]) -> dict[int, Trained]:
+    def _train_together(
+        self, stack: LearnerStack, tasks: Sequence[TrainingTask]
+    ) -> dict[int, TrainingResult]:
         began, rollouts = monotonic(), {}
         for task in tasks:
             task.apply(self.learners[task.seat])
             rollouts[stack.seats.index(task.seat)] = rollouts_of(self._rings[task.seat], task)
         metrics, ended = stack.update(rollouts), monotonic()
         seats = {row: stack.seats[row] for row in metrics}
-        return {seat: Trained(seat, metrics[row], began, ended) for row, seat in seats.items()}
+        return {seat: TrainingResult(seat, metrics[row], began, ended) for row, seat in seats.items()}
 
     def load_state(self, seat: int, state: LearnerState) -> None:
         """Load the learner's state; its stack takes over the moments before the next step."""

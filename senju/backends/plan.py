@@ -13,7 +13,7 @@ from senju.config import Part, Settings
 from senju.opponents.opponent_players import OpponentSettings
 
 _Count = Annotated[int, Field(ge=1, lt=2**31)]
-_MOST_PARTS = 4  # of a rollout; a shard keeps a state for each
+_MAX_PARTS = 4  # of a rollout; a shard keeps a state for each
 
 
 class PolicyPlan(Part):
@@ -47,7 +47,7 @@ class Plan(Part):
     sockets: tuple[str, ...] = ()  # socket files that workers remove if this process is killed
 
     @property
-    def most_opponents(self) -> int:
+    def max_opponents(self) -> int:
         """How many opponents there can be at once."""
         return self.num_snapshots + (len(self.opponents.fixed) if self.opponents else 0)
 
@@ -57,7 +57,7 @@ class Plan(Part):
 
         In `async` mode the weights may change between them, and opponents remember failures within a rollout.
         """
-        return min(_MOST_PARTS, self.rollout_steps) if not self.max_lag and self.opponents is None else 1
+        return min(_MAX_PARTS, self.rollout_steps) if not self.max_lag and self.opponents is None else 1
 
     def first_step(self, part: int) -> int:
         """The step of a rollout at which a part begins."""

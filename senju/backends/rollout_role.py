@@ -159,7 +159,7 @@ class RolloutHandler(Handler):
             self._stamp, _ = self._block.weights.read(self._published)
             weights = self._player.weights
             weights.write(self._published[: weights.num_bytes])
-            self._orders = unpack_orders(self._published, self._plan.most_opponents, len(self._plan.policies))
+            self._orders = unpack_orders(self._published, self._plan.max_opponents, len(self._plan.policies))
 
     def _take_failures(self) -> list[Failure]:
         opponents = self._player.opponents

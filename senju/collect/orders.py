@@ -23,8 +23,8 @@ NO_ORDERS = Orders()
 _LISTS = ("ids", "weight_indices", "probabilities")  # of the opponents
 
 
-def _layout(most_opponents: int, num_policies: int) -> np.dtype[np.void]:
-    many = (most_opponents,)
+def _layout(max_opponents: int, num_policies: int) -> np.dtype[np.void]:
+    many = (max_opponents,)
     return np.dtype(
         [
             ("version", np.int64),
@@ -37,16 +37,16 @@ def _layout(most_opponents: int, num_policies: int) -> np.dtype[np.void]:
     )
 
 
-def orders_bytes(most_opponents: int, num_policies: int) -> int:
+def orders_bytes(max_opponents: int, num_policies: int) -> int:
     """The length of packed orders, however many opponents they name."""
-    return _layout(most_opponents, num_policies).itemsize
+    return _layout(max_opponents, num_policies).itemsize
 
 
-def pack_orders(orders: Orders, most_opponents: int, num_policies: int) -> NDArray[np.uint8]:
+def pack_orders(orders: Orders, max_opponents: int, num_policies: int) -> NDArray[np.uint8]:
     """Orders as bytes, to be published behind the weights."""
     count = len(orders.ids)
-    assert count <= most_opponents, f"{count} opponents where there is room for {most_opponents}"
-    record = np.zeros(1, _layout(most_opponents, num_policies))
+    assert count <= max_opponents, f"{count} opponents where there is room for {max_opponents}"
+    record = np.zeros(1, _layout(max_opponents, num_policies))
     record["version"], record["count"] = orders.version, count
     for name in _LISTS:
         record[name][0, :count] = getattr(orders, name)
@@ -54,9 +54,9 @@ def pack_orders(orders: Orders, most_opponents: int, num_policies: int) -> NDArr
     return record.view(np.uint8)
 
 
-def unpack_orders(block: NDArray[np.uint8], most_opponents: int, num_policies: int) -> Orders:
+def unpack_orders(block: NDArray[np.uint8], max_opponents: int, num_policies: int) -> Orders:
     """The orders behind the weights of a published block."""
-    layout = _layout(most_opponents, num_policies)
+    layout = _layout(max_opponents, num_policies)
     record = block[-layout.itemsize :].copy().view(layout)[0]
     count = int(record["count"])
     lists = {name: tuple(record[name][:count].tolist()) for name in _LISTS}

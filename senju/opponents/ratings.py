@@ -30,8 +30,8 @@ ELO = 400.0 / math.log(10.0)  # points of one unit of log-odds
 PRIOR_DEVIATION = 700.0  # points; wide: a few games outweigh it
 ORIGIN = "random"  # this player's rating is 0, if it takes part
 _CLOSE_ENOUGH = 1e-10  # log-odds
-_MOST_STEPS = 100  # Newton's method takes about ten
-_LONGEST_STEP = 2.0  # log-odds; the curvature is a good approximation only near its point
+_MAX_STEPS = 100  # Newton's method takes about ten
+_MAX_STEP = 2.0  # log-odds; the curvature is a good approximation only near its point
 
 
 @dataclass(frozen=True)
@@ -127,12 +127,12 @@ def _fit(scores: NDArray[np.float64], variance: float) -> tuple[NDArray[np.float
     games = scores + scores.T
     strengths = np.zeros(len(scores))
     height = _log_posterior(strengths, scores, variance)
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         expected = 0.5 + 0.5 * np.tanh(0.5 * (strengths[:, None] - strengths))
         gradient = (scores - games * expected).sum(axis=1) - strengths / variance
         step = np.linalg.solve(_curvature(expected, games, variance), gradient)
         longest = float(np.abs(step).max(initial=0.0))
-        step *= min(1.0, _LONGEST_STEP / longest) if longest else 1.0
+        step *= min(1.0, _MAX_STEP / longest) if longest else 1.0
         reached = _log_posterior(strengths + step, scores, variance)
         while reached < height and longest > _CLOSE_ENOUGH:
             step, longest = step / 2, longest / 2

@@ -18,7 +18,7 @@ _MOST_BYTES = 2**60  # more than any machine has, and few enough for NumPy to co
 _ALIGNMENT = 64  # a cache line: workers must not write to each other's
 
 
-class Carver:
+class ArrayAllocator:
     """Cuts arrays from a block, one after another. Without a block it only counts their bytes."""
 
     def __init__(self, block: mmap.mmap | NDArray[np.uint8] | None) -> None:
