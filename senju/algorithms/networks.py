@@ -87,8 +87,14 @@ class StackedNetwork:
         return self._adam.step(self._rows, self._gradient, max_norm)
 
     def follow(self, other: "StackedNetwork", share: float) -> None:
-        """Move these rows' weights towards another stack's by a share (Polyak); copy their buffers."""
-        self._stack.follow(other._stack, self._rows, share)
+        """Move these rows of a target towards another stack's by a share (Polyak); copy their buffers."""
+        target, source, are_all = self._stack, other._stack, len(self._rows) == len(self._stack.models)
+        rows: list[int | slice] = [slice(None)] if are_all else list(self._rows)
+        for row in rows:
+            weights = target.weights[row]
+            weights.lerp_(source.weights[row], share) if share < 1 else weights.copy_(source.weights[row])
+            for name, buffer in target.buffers.items():
+                buffer[row].copy_(source.buffers[name][row])
 
 
 Network = SingleNetwork | StackedNetwork
