@@ -56,7 +56,7 @@ class Player:
 
     def __init__(self, case: Case, seed: int) -> None:
         self.case, self._version = case, 0
-        self._unpublished: dict[int, Weights] = {}  # of opponents, by place
+        self._unpublished: dict[int, Weights] = {}  # of opponents, by weight index
         seating = {"seating": "opponents"} if case.snapshots else {}
         opponents = {
             "snapshot_interval": 1,
@@ -80,7 +80,7 @@ class Player:
             model = make_model(
                 loop.config.model, self._game.observation_shape, self._game.num_actions, number
             )
-            self._unpublished |= loop.pool.grow(number, WeightBlock(model).read())
+            self._unpublished |= loop.pool.add_snapshot(number, WeightBlock(model).read())
 
     def measure(self) -> None:
         """Play one rollout of all games."""

@@ -68,7 +68,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "collect.",
         "games.",
         "models.",
-        "opponents.table",
+        "opponents.opponent_players",
         "workers.process",
         "workers.role",
         "workers.script",

@@ -15,6 +15,7 @@ from senju.algorithms.gradient_learner import (
     GradientConfig,
     GradientLearner,
     GradientNorm,
+    GradientStep,
     Learning,
     LearningRate,
 )
@@ -176,19 +177,21 @@ class DQN(GradientLearner[Sample, Transitions]):
         num_steps = self._steps_due(num_collected, batch_size)
         self.clock.lap("store")
         correction = self.config.correction + (1.0 - self.config.correction) * self.progress
-        reports: list[Tensor] = []
+        steps: list[GradientStep] = []
         for _ in range(num_steps):
-            sample = self.replay.sample(batch_size, self.gradient_steps, correction, self.is_following)
+            sample = self.replay.sample(batch_size, self.gradient_steps, correction, self.is_free_running)
             self.gradient_steps += 1
+            is_due = self.gradient_steps % self.config.target_interval == 0
+            self.target_share = self.config.target_averaging or float(is_due)
             self.clock.lap("sample")
-            step = yield sample
+            step = yield sample  # the network takes a step on it; then the target moves by `target_share`
             self.clock.start()  # a stack trains other learners in between
-            reports.append(step.report)
+            steps.append(step)
             if step.errors is not None:
                 self.replay.learn_priorities(sample.frames, step.errors)
                 self.clock.lap("priorities")
         self.version += 1
-        metrics = self._means(reports, REPORT) | {
+        metrics = self._means(steps, REPORT) | {
             "epsilon": epsilon,
             "learning_rate": learning_rate,
             "gradient_steps": float(num_steps),
@@ -202,7 +205,7 @@ class DQN(GradientLearner[Sample, Transitions]):
     def _store(self, rollouts: Sequence[Rollout]) -> int:
         """Add new rollouts to the replay; return how many of the learner's own decisions they hold."""
         before = self.replay.num_collected
-        if self.is_following:
+        if self.is_free_running:
             self.replay.follow()
         else:
             self.replay.add(rollouts)
@@ -226,7 +229,7 @@ class DQN(GradientLearner[Sample, Transitions]):
         if not self._has_enough():
             return 0
         asked = config.steps_per_batch or collected * config.replay_ratio / batch_size
-        self._owed += asked * self.attention
+        self._owed += asked * self.training_share
         due = math.floor(self._owed)
         self._owed -= due
         return due
@@ -277,21 +280,6 @@ class DQN(GradientLearner[Sample, Transitions]):
         otherwise = positions if is_dueling else logits.amax(-1)
         return torch.where(is_legal.any(-1), values, otherwise)
 
-    @property
-    def target_share(self) -> float:
-        is_due = self.gradient_steps % self.config.target_interval == 0
-        return self.config.target_averaging or float(is_due)
-
-    def move_target(self) -> None:
-        share = self.target_share
-        if not share:
-            return
-        with torch.no_grad():
-            for target, parameter in zip(self.target.parameters(), self.model.parameters(), strict=True):
-                target.lerp_(parameter, share) if share < 1 else target.copy_(parameter)
-            for kept, buffer in zip(self.target.buffers(), self.model.buffers(), strict=True):
-                kept.copy_(buffer)  # counters and tables have no average
-
     def state(self) -> LearnerState:
         """Both networks, Adam's moments, priorities and counters; the rollouts are saved with the ring."""
         state = super().state()
@@ -309,7 +297,7 @@ class DQN(GradientLearner[Sample, Transitions]):
         prefix = "replay."
         kept = {n.removeprefix(prefix): t.numpy() for n, t in state.tensors.items() if n.startswith(prefix)}
         self.replay.rebuild(last_turn=self._num_turns - 1)
-        self.replay.load_state(kept, self.is_following)
+        self.replay.load_state(kept, self.is_free_running)
 
 
 def chosen_values(

@@ -42,6 +42,7 @@ class GradientStep(NamedTuple):
     """The result of one gradient step; a stack's tensors have an axis for its rows first."""
 
     report: Tensor  # [..., number], still on the device, so that the next step need not wait for it
+    gradient_norm: Tensor  # [...], before clipping
     errors: NDArray[np.float32] | None = None  # [..., sample], only where priorities need them
 
 
@@ -52,13 +53,16 @@ class GradientLearner(Learner, Generic[BatchT, TensorsT]):
     """A learner that takes gradient steps, one batch each.
 
     `learn` is the algorithm: it yields a batch, and receives the result of the gradient step on it. A learner
-    alone takes the step by itself; a stack of learners takes one step for all of them:
+    alone takes the step by itself; a stack of learners takes one step for all of them. After the step the
+    target network, if there is one, moves by `target_share`:
 
         def learn(self, rollouts):
             for batch in ...:
                 step = yield batch
             return metrics
     """
+
+    target_share = 0.0  # how far the target moves towards the first network after the step on a yielded batch
 
     def __init__(self, model: Model, config: GradientConfig, setup: LearnerSetup) -> None:
         self.setup, self.version, self.config = setup, 0, config
@@ -93,15 +97,7 @@ class GradientLearner(Learner, Generic[BatchT, TensorsT]):
         norm = networks[0].descend(self.config.max_gradient_norm)
         errors = loss.errors.cpu().numpy() if loss.errors is not None else None
         clock.lap("optimise")
-        return GradientStep(torch.cat([loss.report, norm.unsqueeze(-1)], -1), errors)
-
-    @property
-    def target_share(self) -> float:
-        """How far a target network moves towards the first one after this step: 0 not at all, 1 entirely."""
-        return 0.0
-
-    def move_target(self) -> None:
-        """Move the target network by `target_share`."""
+        return GradientStep(loss.report, norm, errors)
 
     def update(self, rollouts: Sequence[Rollout]) -> Metrics:
         """Run `learn`, and take each gradient step alone."""
@@ -116,15 +112,20 @@ class GradientLearner(Learner, Generic[BatchT, TensorsT]):
             tensors = type(stacked)(*(column[0] for column in stacked))
             self.clock.lap("gather")
             step = self.gradient_step(self.networks, tensors, self.clock)
-            self.move_target()
+            if self.target_share:
+                network, target = self.networks
+                target.follow(network, self.target_share)
             self.clock.lap("optimise")
 
-    def _means(self, reports: Sequence[Tensor], names: Sequence[str]) -> Metrics:
+    def _means(self, steps: Sequence[GradientStep], names: Sequence[str]) -> Metrics:
         """The means of an update's reports, by name; empty without a step. Waits for the device."""
-        if not reports:
+        if not steps:
             return {}
         self.clock.start()
-        means = torch.stack(list(reports)).double().cpu().numpy().mean(axis=0).tolist()
+        reports = torch.stack([step.report for step in steps])
+        norms = torch.stack([step.gradient_norm for step in steps])
+        numbers = torch.cat([reports, norms.unsqueeze(-1)], -1).double().cpu().numpy()
+        means = numbers.mean(axis=0).tolist()
         self.clock.lap("optimise")
         return dict(zip((*names, "gradient_norm"), means, strict=True))
 

@@ -21,10 +21,10 @@ MAX_COUNT = 2**53  # of a saved counter
 
 @dataclass(frozen=True)
 class LearnerSetup:
-    """What a learner knows about its run."""
+    """The seed, length and device of the run that a learner belongs to."""
 
     seed: int
-    total_updates: int  # what schedules run over
+    total_updates: int  # the length of its schedules
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
 
@@ -74,9 +74,9 @@ class Learner(ABC):
 
     Config: ClassVar[type[Part]]
 
-    version: int  # how many updates went into the weights
-    attention: float = 1.0  # how much more than usual the next update learns from its rollouts
-    is_following: bool = False  # whether rollouts may be overwritten while they are learned from
+    version: int  # trainings that were due so far, also those that were skipped because it was busy
+    training_share: float = 1.0  # factor on the gradient steps or epochs of the next update
+    is_free_running: bool = False  # collecting does not wait: rollouts may be overwritten while they are read
 
     @abstractmethod
     def __init__(self, model: Model, config: Part, setup: LearnerSetup) -> None: ...
@@ -87,7 +87,7 @@ class Learner(ABC):
         return Demands()
 
     def attach(self, ring: Ring, game: Game | SeatView) -> None:  # noqa: B027  # not all learners need it
-        """Use this ring from now on, for a replay or with `is_following`."""
+        """Use this ring from now on, for a replay or with `is_free_running`."""
 
     @property
     def epsilon(self) -> float:

@@ -24,10 +24,10 @@ class LearnerSettings:
     model: Settings
     algorithm: Settings
     seed: int
-    total_updates: int  # what its schedules run over
+    total_updates: int  # the length of its schedules
     device: str = "cpu"
     train_every: int = 1  # turns
-    order: int = 0  # smaller ones are trained first
+    train_order: int = 0  # smaller ones are trained first
     learns: bool = True
 
     @property
@@ -42,17 +42,17 @@ class TrainingTask(NamedTuple):
     seat: int
     turns: tuple[int, ...]  # new since its last training, oldest first
     shards: tuple[tuple[int, ...], ...]  # played in each of those turns
-    attention: float = 1.0  # how much more than usual it learns
+    training_share: float = 1.0  # factor on its gradient steps or epochs
     number: int = 0  # of its trainings, including those skipped because it was busy; 0: the next
 
     def apply(self, learner: Learner) -> None:
         """Set a learner up for this training. Its schedules count skipped trainings as well."""
-        learner.attention = self.attention
+        learner.training_share = self.training_share
         if self.number:
             learner.version = self.number - 1
 
 
-class Trained(NamedTuple):
+class TrainingResult(NamedTuple):
     """The result of a training. Times are of `time.monotonic`."""
 
     seat: int
@@ -101,7 +101,7 @@ class LearnerRunner(ABC):
         """Learn from these rings from now on; ring i belongs to agent i."""
 
     @abstractmethod
-    def learn(self, tasks: Sequence[TrainingTask]) -> list[Trained]:
+    def learn(self, tasks: Sequence[TrainingTask]) -> list[TrainingResult]:
         """Train these agents.
 
         Returns when all are trained, in the tasks' order. A free-running runner returns at once, with the
@@ -112,7 +112,9 @@ class LearnerRunner(ABC):
         """Whether an agent is being trained in the background."""
         return False
 
-    def finish(self, seats: Sequence[int] | None = None, seconds: float | None = None) -> list[Trained]:
+    def finish(
+        self, seats: Sequence[int] | None = None, seconds: float | None = None
+    ) -> list[TrainingResult]:
         """Wait for background trainings of these agents (None: all), at most for `seconds`.
 
         Returns the trainings that have finished since the last call.
@@ -130,6 +132,10 @@ class LearnerRunner(ABC):
     @abstractmethod
     def state(self, seat: int) -> LearnerState:
         """The whole state of an agent's learner."""
+
+    def state_for_saving(self, seat: int) -> tuple[LearnerState, bool]:
+        """The state, and whether the agent's last task is in it; it may be under way in the background."""
+        return self.state(seat), not self.is_busy(seat)
 
     @abstractmethod
     def load_state(self, seat: int, state: LearnerState) -> None:
@@ -163,7 +169,7 @@ class SequentialLearners(LearnerRunner):
         for learner, ring in zip(self.learners, rings, strict=True):
             learner.attach(ring, view)
 
-    def learn(self, tasks: Sequence[TrainingTask]) -> list[Trained]:
+    def learn(self, tasks: Sequence[TrainingTask]) -> list[TrainingResult]:
         """Train in the tasks' order.
 
         Several learners compute with one thread each, as learner processes do: with more threads small
@@ -172,12 +178,12 @@ class SequentialLearners(LearnerRunner):
         with math_threads(1) if len(self.learners) > 1 else nullcontext():
             return [self.train(task) for task in tasks]
 
-    def train(self, task: TrainingTask) -> Trained:
+    def train(self, task: TrainingTask) -> TrainingResult:
         """Train one agent."""
         began, learner = monotonic(), self.learners[task.seat]
         task.apply(learner)
         metrics = learner.update(rollouts_of(self._rings[task.seat], task))
-        return Trained(task.seat, metrics, began, monotonic())
+        return TrainingResult(task.seat, metrics, began, monotonic())
 
     def weights(self, seat: int) -> Weights:
         return self.learners[seat].weights()

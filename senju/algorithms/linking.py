@@ -124,13 +124,13 @@ def _end(
 @inlined
 def _view(final_seats: NDArray[np.int8], final: int, seat: int, is_zero_sum: bool) -> tuple[int, float]:
     """The acting index at which a truncated position has a value for a seat, or -1; and the sign."""
-    num_places = final_seats.shape[1]
+    num_acting = final_seats.shape[1]
     if final < 0:
         return -1, 0.0
-    for place in range(num_places):
-        if final_seats[final, place] == seat:
-            return place, 1.0
-    if is_zero_sum and num_places == 1 and final_seats[final, 0] >= 0:
+    for acting_index in range(num_acting):
+        if final_seats[final, acting_index] == seat:
+            return acting_index, 1.0
+    if is_zero_sum and num_acting == 1 and final_seats[final, 0] >= 0:
         return 0, -1.0
     return -1, 0.0
 
@@ -156,19 +156,19 @@ def _link(
     terminated, truncated = steps.terminated, steps.truncated
     entries, first, counts = waiting.entries, waiting.first, waiting.counts
     turns, num_ready, ready, outcomes = links.turns, links.num_ready, links.ready, links.outcomes
-    num_steps, num_rows, num_places = seats.shape
+    num_steps, num_rows, num_acting = seats.shape
     num_seats, longest = entries.shape[1], entries.shape[2]
     keeps_final = steps.final_at.size > 0
     for time in range(num_steps):
         for row in range(num_rows):
-            for place in range(num_places):
-                seat = seats[time, row, place]
+            for acting_index in range(num_acting):
+                seat = seats[time, row, acting_index]
                 if seat < 0:
                     continue
-                frame = first_frame + (time * num_rows + row) * num_places + place
-                if stops_at_exploration and explored[time, row, place]:
+                frame = first_frame + (time * num_rows + row) * num_acting + acting_index
+                if stops_at_exploration and explored[time, row, acting_index]:
                     _end(waiting, links, row, seat, frame, 1.0, powers)
-                    if is_zero_sum and num_places == 1:
+                    if is_zero_sum and num_acting == 1:
                         _end(waiting, links, row, 1 - seat, frame, -1.0, powers)
                 if counts[row, seat] == longest:  # the n-th decision before this one leads here
                     oldest = entries[row, seat, first[row, seat]]
@@ -188,8 +188,8 @@ def _link(
             elif truncated[time, row]:
                 final = int(steps.final_at[time, row]) if keeps_final else -1
                 for seat in range(num_seats):
-                    place, sign = _view(steps.final_seats, final, seat, is_zero_sum)
-                    after = first_final + final * num_places + place if place >= 0 else UNKNOWN
+                    final_index, sign = _view(steps.final_seats, final, seat, is_zero_sum)
+                    after = first_final + final * num_acting + final_index if final_index >= 0 else UNKNOWN
                     _end(waiting, links, row, seat, after, sign, powers)
 
 

@@ -5,16 +5,18 @@ The loss of an algorithm is written for both. A stack's tensors have one more ax
     logits, values = network(observation)
     network.backward(loss)
     gradient_norm = network.descend(max_norm=0.5)
+    target.follow(network, share=0.01)
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from senju.models.model import Model
-from senju.models.stacked import ModelStack
+from senju.models.stacked import Leaves, ModelStack
 
 
 class Loss(NamedTuple):
@@ -53,13 +55,24 @@ class SingleNetwork:
         self._optimizer.zero_grad(set_to_none=True)
         return norm
 
+    @torch.no_grad()
+    def follow(self, other: "SingleNetwork", share: float) -> None:
+        """Move a target's weights towards another network's by a share (Polyak); copy its buffers."""
+        for target, parameter in zip(self.model.parameters(), other.model.parameters(), strict=True):
+            target.lerp_(parameter, share) if share < 1 else target.copy_(parameter)
+        for own, buffer in zip(self.model.buffers(), other.model.buffers(), strict=True):
+            own.copy_(buffer)  # counters and tables have no average
+
 
 class StackedNetwork:
     """Some rows of a stack, for one gradient step."""
 
     def __init__(self, stack: ModelStack, rows: Sequence[int], adam: "StackedAdam") -> None:
         self._stack, self._rows, self._adam = stack, rows, adam
-        self._leaves = stack.leaves(rows)
+
+    @cached_property
+    def _leaves(self) -> Leaves:
+        return self._stack.leaves(self._rows)
 
     def __call__(self, observation: Tensor) -> tuple[Tensor, Tensor]:
         """Logits [row, sample, action] and values [row, sample]."""
@@ -72,6 +85,16 @@ class StackedNetwork:
     def descend(self, max_norm: float) -> Tensor:
         """Take an Adam step along each gradient, clipped to `max_norm`; return the norms [row]."""
         return self._adam.step(self._rows, self._gradient, max_norm)
+
+    def follow(self, other: "StackedNetwork", share: float) -> None:
+        """Move these rows of a target towards another stack's by a share (Polyak); copy their buffers."""
+        target, source, are_all = self._stack, other._stack, len(self._rows) == len(self._stack.models)
+        rows: list[int | slice] = [slice(None)] if are_all else list(self._rows)
+        for row in rows:
+            weights = target.weights[row]
+            weights.lerp_(source.weights[row], share) if share < 1 else weights.copy_(source.weights[row])
+            for name, buffer in target.buffers.items():
+                buffer[row].copy_(source.buffers[name][row])
 
 
 Network = SingleNetwork | StackedNetwork

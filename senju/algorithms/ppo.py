@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from senju.algorithms.gradient_learner import GradientConfig, GradientLearner, Learning
+from senju.algorithms.gradient_learner import GradientConfig, GradientLearner, GradientStep, Learning
 from senju.algorithms.learner import LearnerSetup
 from senju.algorithms.networks import Loss, Network
 from senju.algorithms.optimising import refuse_divergence
@@ -32,6 +32,8 @@ from senju.errors import ConfigError
 from senju.games.game import Game, SeatView
 from senju.models.model import Model
 from senju.timing import StageClock
+
+_KL = LossReport._fields.index("approximate_kl")
 
 
 class PPOConfig(GradientConfig):
@@ -74,18 +76,18 @@ class PPO(GradientLearner[Selection, Minibatch]):
             config.clip_range, config.value_coefficient, config.entropy_coefficient
         )
         self._reader: RingReader | None = None
-        self._newest: dict[int, int] = {}  # shard -> the last turn learned from, with `is_following`
+        self._newest: dict[int, int] = {}  # shard -> the last turn learned from, with `is_free_running`
         self._joined: tuple[Sequence[Minibatch], Sequence[Tensor]] = ((), ())  # batches, their columns
 
     def attach(self, ring: Ring, game: Game | SeatView) -> None:
-        """Use the ring to check that rollouts have not been overwritten, with `is_following`."""
+        """Use the ring to check that rollouts have not been overwritten, with `is_free_running`."""
         self._reader = RingReader(ring)
 
     def learn(self, rollouts: Sequence[Rollout]) -> Learning[Selection]:
         """Estimate advantages, then take a clipped step on each minibatch of some epochs."""
         self.clock.start()
         metrics = {"learning_rate": self._set_learning_rate()}
-        if self.is_following:
+        if self.is_free_running:
             num_given, rollouts = len(rollouts), self._copy_complete(rollouts)
             metrics["rollouts_missed"] = float(num_given - len(rollouts))
         if not rollouts:  # all were overwritten, and no newer ones are complete
@@ -93,21 +95,21 @@ class PPO(GradientLearner[Selection, Minibatch]):
         batch, described = self._prepare(rollouts)
         metrics |= described
         self.clock.lap("advantages")
-        reports: list[Tensor] = []
-        for epoch in range(max(1, round(self.config.epochs * self.attention))):
+        steps: list[GradientStep] = []
+        for epoch in range(max(1, round(self.config.epochs * self.training_share))):
             for indices in self._shuffled(len(batch.actions), epoch):
-                step = yield Selection(batch, indices)
+                step = yield Selection(batch, indices)  # a gradient step is taken on it
                 self.clock.start()  # a stack trains other learners in between
-                reports.append(step.report)
-            if self.config.kl_stop is not None and float(reports[-1][_KL]) > self.config.kl_stop:
+                steps.append(step)
+            if self.config.kl_stop is not None and float(steps[-1].report[_KL]) > self.config.kl_stop:
                 break
         self.version += 1
         self._joined = ((), ())
-        first = LossReport(*reports[0][:-1].tolist())  # computed before the policy changed
-        metrics |= self._means(reports, LossReport._fields) | {
+        first = LossReport(*steps[0].report.tolist())  # computed before the policy changed
+        metrics |= self._means(steps, LossReport._fields) | {
             "largest_ratio_error": first.largest_ratio_error,
             "first_minibatch_kl": first.approximate_kl,
-            "gradient_steps": float(len(reports)),
+            "gradient_steps": float(len(steps)),
         }
         refuse_divergence(self.version, metrics)
         return metrics
@@ -188,9 +190,6 @@ class PPO(GradientLearner[Selection, Minibatch]):
             logits, values = networks[0](batch.observation.float())
         clock.lap("forward")
         return self.loss(logits.float(), values.float(), batch, self.coefficients)
-
-
-_KL = LossReport._fields.index("approximate_kl")
 
 
 def _flat(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -198,6 +198,6 @@ def reference_loss(logits: Tensor, values: Tensor, batch: Minibatch, coefficient
     refused = (~policy.log_prob(batch.actions).isfinite()).nonzero()
     if len(refused):
         *network, sample = refused[0].tolist()
-        place = tuple(network)
-        _explain_refusal(sample, logits[place], Minibatch(*(column[place] for column in batch)))
+        index = tuple(network)
+        _explain_refusal(sample, logits[index], Minibatch(*(column[index] for column in batch)))
     raise ModelError(_NOT_FINITE)

@@ -6,7 +6,7 @@ what one decision saw and what an earlier one led to. The replay itself stores w
 
 Two kinds of writers are served. A backend's workers never write to a slot whose rollout is still kept:
 `add` and `sample` depend on what was added alone, and raise an error if a slot was overwritten nevertheless.
-Writers that do not wait are followed by `follow` and read by `sample(..., redraw=True)`.
+Writers that do not wait are followed by `follow` and read by `sample(..., is_free_running=True)`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -105,10 +105,10 @@ class Replay:
         self._drop(np.flatnonzero(self._links.turns <= gone))
         for rollout in rollouts:
             if rollout.turn > gone and not self._take(rollout.shard, rollout.turn):
-                number = self._reader.sequence_numbers[self._linker.segment(rollout.shard, rollout.turn)]
+                number = self.ring.sequence_numbers[rollout.shard, rollout.turn % self.ring.shape.depth]
                 raise WorkerError(
-                    f"shard {rollout.shard}, turn {rollout.turn}: expected the sequence number "
-                    f"{rollout.turn + 1} and found {number}: it was overwritten before it was learned from. "
+                    f"shard {rollout.shard}, turn {rollout.turn}: its slot has the sequence number "
+                    f"{number}: it was overwritten before it was learned from. "
                     "A ring whose writers do not wait is read with follow()"
                 )
         self._count()
@@ -119,12 +119,12 @@ class Replay:
         Overwritten rollouts are dropped. If this is called too seldom, rollouts are missed.
         """
         shape, num_taken = self.ring.shape, 0
-        self._drop(np.flatnonzero(self._reader.sequence_numbers != self._links.turns + 1))
+        self._drop(np.flatnonzero(self.ring.finished_turns.reshape(-1) != self._links.turns))
         for shard in range(shape.num_shards):
             complete = self.ring.complete_turns(shard)
             oldest = complete[-1] - shape.kept + 1 if complete else 0
-            places = np.arange(self._linker.segment(shard, 0), self._linker.segment(shard + 1, 0))
-            self._drop(places[self._links.turns[places] < oldest])
+            segments = np.arange(self._linker.segment(shard, 0), self._linker.segment(shard + 1, 0))
+            self._drop(segments[self._links.turns[segments] < oldest])
             for turn in complete:
                 if turn >= oldest and turn > self._linker.newest[shard]:
                     num_taken += self._take(shard, turn)
@@ -169,19 +169,19 @@ class Replay:
     def _count(self) -> None:
         np.cumsum(self._links.num_ready, out=self._ends)
 
-    def sample(self, count: int, step: int, correction: float = 0.0, redraw: bool = False) -> Sample:
+    def sample(self, count: int, step: int, correction: float = 0.0, is_free_running: bool = False) -> Sample:
         """Draw decisions; what is drawn depends on the content, the seed and the step alone.
 
         `correction` is the exponent of the importance weights (beta): 0 leaves the bias of priorities,
-        1 removes it. With `redraw`, others are drawn for decisions that were overwritten meanwhile, from
-        the new content; without it they raise: a backend's workers never overwrite what is kept.
+        1 removes it. With `is_free_running`, others are drawn for decisions that were overwritten meanwhile,
+        from the new content; without it they raise: a backend's workers never overwrite what is kept.
         """
         frames, weights = np.empty(count, np.int64), np.ones(count, np.float32)
         chances = self._draw(step, 0, frames)
         sample = self._reader.new_sample(frames, weights)
         torn, num_rounds = self._reader.read(self._links, sample, np.arange(count)), 0
         while len(torn):
-            if not redraw:
+            if not is_free_running:
                 self._refuse_torn(frames[torn])
             self.follow()
             self.num_redrawn += len(torn)
@@ -211,8 +211,8 @@ class Replay:
         raise WorkerError(
             f"{len(frames)} decisions were overwritten while they were read, one of them in slot {slot} "
             f"of shard {shard}, where turn {self._links.turns[segment]} is kept and the sequence number is "
-            f"{self._reader.sequence_numbers[segment]}. "
-            "A ring whose writers do not wait is read with redraw=True"
+            f"{self.ring.sequence_numbers.flat[segment]}. "
+            "A ring whose writers do not wait is read with is_free_running=True"
         )
 
     def learn_priorities(self, frames: NDArray[np.int64], errors: NDArray[np.float32]) -> None:
@@ -235,7 +235,7 @@ class Replay:
             return {}
         return {"weights": self._tree.all_weights().copy(), "largest": np.array([self._largest])}
 
-    def load_state(self, state: Mapping[str, NDArray[Any]], is_following: bool = False) -> None:
+    def load_state(self, state: Mapping[str, NDArray[Any]], is_free_running: bool = False) -> None:
         """Go on with saved priorities; `rebuild` comes first.
 
         Decisions that were overwritten since are ignored. With writers that do not wait, newer decisions may
@@ -253,12 +253,12 @@ class Replay:
             # a slot with a newer rollout than the newest one added was overwritten
             is_gone = (self._links.turns < 0) & (self.ring.begun_turns.reshape(-1) > self.newest_turn)
             weights = np.where(np.repeat(is_gone, self._linker.segment_size), 0.0, weights)
-            if is_following:
+            if is_free_running:
                 weights = np.where(is_ready, np.where(weights > 0.0, weights, state["largest"]), 0.0)
         if weights.shape != is_ready.shape or not np.array_equal(weights > 0.0, is_ready):
             raise CheckpointError(
                 f"the saved priorities are of {np.count_nonzero(weights > 0.0)} decisions in {len(weights)} "
-                f"places and the kept rollouts hold {len(self)} in {len(is_ready)}, or in others: "
+                f"entries and the kept rollouts hold {len(self)} in {len(is_ready)}, or in others: "
                 "they do not belong together"
             )
         self._tree.set(np.arange(len(weights)), weights)

@@ -51,18 +51,18 @@ def _estimate(
                     reward_since[seat] = 0.0
             for seat in range(num_seats):
                 reward_since[seat] += rewards[time, row, seat]
-            for place in range(seats.shape[2]):
-                seat = seats[time, row, place]
-                advantages[time, row, place] = 0.0
-                is_known[time, row, place] = seat >= 0 and not np.isnan(next_value[seat])
+            for acting_index in range(seats.shape[2]):
+                seat = seats[time, row, acting_index]
+                advantages[time, row, acting_index] = 0.0
+                is_known[time, row, acting_index] = seat >= 0 and not np.isnan(next_value[seat])
                 if seat < 0:
                     continue
-                value = values[time, row, place]
+                value = values[time, row, acting_index]
                 advantage = 0.0
-                if is_known[time, row, place]:
+                if is_known[time, row, acting_index]:
                     surprise = reward_since[seat] + gamma * next_value[seat] - value
                     advantage = surprise + gamma * gae_lambda * next_advantage[seat]
-                    advantages[time, row, place] = advantage
+                    advantages[time, row, acting_index] = advantage
                 next_value[seat] = value
                 next_advantage[seat] = advantage
                 reward_since[seat] = 0.0

@@ -15,7 +15,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from senju.algorithms.linking import NOTHING, Links, Steps
-from senju.collect.slots import Ring, Slot
+from senju.collect.slots import Ring, Slot, holds_turn
 from senju.kernels import compiled, inlined, memory_fence
 
 
@@ -44,26 +44,17 @@ class _Positions(NamedTuple):
     sequence_numbers: NDArray[np.int64]  # [segment]
 
 
-@compiled
-def _is_complete(sequence_numbers: NDArray[np.int64], segment: int, turn: int) -> bool:
-    """Whether a turn is complete. The check comes after all earlier reads and before all later ones."""
-    memory_fence()
-    is_complete = sequence_numbers[segment] == turn + 1
-    memory_fence()
-    return bool(is_complete)
-
-
 @intrinsic  # type: ignore[untyped-decorator]  # numba has no types
 def _copy_row(typing_context: Any, source: Any, index: Any, target: Any, row: Any) -> Any:
     """Copy a row of a matrix to a row of another of the same width, without checks."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        def place(matrix: int, number: int) -> tuple[Any, Any]:
+        def address(matrix: int, number: int) -> tuple[Any, Any]:
             array = context.make_array(signature.args[matrix])(context, builder, arguments[matrix])
             width = builder.extract_value(array.shape, 1)
             return builder.gep(array.data, [builder.mul(arguments[number], width)]), width
 
-        (copied, width), (overwritten, _) = place(0, 1), place(2, 3)
+        (copied, width), (overwritten, _) = address(0, 1), address(2, 3)
         itemsize = context.get_abi_sizeof(context.get_data_type(source.dtype))
         cgutils.raw_memcpy(builder, overwritten, copied, width, itemsize)
         return context.get_dummy_value()
@@ -103,7 +94,8 @@ def _find_overwritten(
     """Mark the segments whose rollout was overwritten; return their number."""
     count = 0
     for segment in range(turns.shape[0]):
-        is_overwritten[segment] |= turns[segment] >= 0 and sequence_numbers[segment] != turns[segment] + 1
+        turn = turns[segment]
+        is_overwritten[segment] |= turn >= 0 and not holds_turn(sequence_numbers[segment], turn)
         count += is_overwritten[segment]
     return count
 
@@ -160,11 +152,6 @@ class RingReader:
             ring.sequence_numbers.reshape(-1),
         )
 
-    @property
-    def sequence_numbers(self) -> NDArray[np.int64]:
-        """The current sequence number of every segment."""
-        return self._positions.sequence_numbers
-
     def steps(self, shard: int, turn: int) -> Steps | None:
         """The columns that linking needs; None if the ring does not have the rollout, or no longer."""
         copied = self._copied(shard, turn, Steps._fields)
@@ -178,12 +165,11 @@ class RingReader:
         return Slot(*copied) if copied is not None and not is_passed else None
 
     def _copied(self, shard: int, turn: int, names: Sequence[str]) -> list[NDArray[Any]] | None:
-        depth, slot = self.ring.shape.depth, self.ring.slot(shard, turn)
-        segment = shard * depth + turn % depth
-        if not _is_complete(self.sequence_numbers, segment, turn):
+        if not self.ring.is_complete(shard, turn):
             return None
+        slot = self.ring.slot(shard, turn)
         copied = [np.array(getattr(slot, name)) for name in names]
-        return copied if _is_complete(self.sequence_numbers, segment, turn) else None
+        return copied if self.ring.is_complete(shard, turn) else None
 
     def new_sample(self, frames: NDArray[np.int64], weights: NDArray[np.float32]) -> Sample:
         """Empty arrays for the rows to be read."""

@@ -15,11 +15,11 @@ from senju.algorithms.learner import Learner, LearnerState
 from senju.algorithms.learner_runner import (
     LearnerSettings,
     SequentialLearners,
-    Trained,
+    TrainingResult,
     TrainingTask,
     rollouts_of,
 )
-from senju.algorithms.networks import Network, StackedAdam, StackedNetwork
+from senju.algorithms.networks import StackedAdam, StackedNetwork
 from senju.collect.slots import Ring, Rollout
 from senju.errors import SenjuError
 from senju.games.game import Game, SeatView
@@ -99,18 +99,23 @@ class LearnerStack:
         shares = {row: self._learners[row].target_share for row in rows}
         moved = [row for row in rows if shares[row]]
         if moved:
-            self._stacks[1].follow(self.networks, moved, shares[moved[0]])
+            network, target = self._networks_of(moved)
+            target.follow(network, shares[moved[0]])
         self.clock.lap("optimise")
         errors = [None] * len(rows) if step.errors is None else step.errors
-        return {row: GradientStep(step.report[i], errors[i]) for i, row in enumerate(rows)}
+        return {
+            row: GradientStep(step.report[i], step.gradient_norm[i], errors[i]) for i, row in enumerate(rows)
+        }
 
     def _gradient_step(self, rows: Sequence[int], batches: Mapping[int, Any]) -> GradientStep:
         learner = self._learners[rows[0]]  # all have its settings
         self.clock.start()
         batch = learner.collate([batches[row] for row in rows])
         self.clock.lap("gather")
-        networks: list[Network] = [StackedNetwork(stack, rows, self._adam) for stack in self._stacks]
-        return learner.gradient_step(networks, batch, self.clock)
+        return learner.gradient_step(self._networks_of(rows), batch, self.clock)
+
+    def _networks_of(self, rows: Sequence[int]) -> list[StackedNetwork]:
+        return [StackedNetwork(stack, rows, self._adam) for stack in self._stacks]
 
     @contextmanager
     def _named(self, row: int) -> Iterator[None]:
@@ -153,10 +158,10 @@ class StackedLearners(SequentialLearners):
                 logger.info("%s are trained together", ", ".join(each.name for each in alike))
                 self._stacks.append(LearnerStack(alike, learners))
 
-    def learn(self, tasks: Sequence[TrainingTask]) -> list[Trained]:
+    def learn(self, tasks: Sequence[TrainingTask]) -> list[TrainingResult]:
         """Train the due agents: those of one kind together, an agent alone of its kind by itself."""
         self._blocks.clear()
-        learned: dict[int, Trained] = {}
+        learned: dict[int, TrainingResult] = {}
         for stack in self._stacks:
             together = [task for task in tasks if task.seat in stack.seats]
             if len(together) > 1:
@@ -165,14 +170,16 @@ class StackedLearners(SequentialLearners):
             learned |= {task.seat: self.train(task) for task in tasks if task.seat not in learned}
         return [learned[task.seat] for task in tasks]
 
-    def _train_together(self, stack: LearnerStack, tasks: Sequence[TrainingTask]) -> dict[int, Trained]:
+    def _train_together(
+        self, stack: LearnerStack, tasks: Sequence[TrainingTask]
+    ) -> dict[int, TrainingResult]:
         began, rollouts = monotonic(), {}
         for task in tasks:
             task.apply(self.learners[task.seat])
             rollouts[stack.seats.index(task.seat)] = rollouts_of(self._rings[task.seat], task)
         metrics, ended = stack.update(rollouts), monotonic()
         seats = {row: stack.seats[row] for row in metrics}
-        return {seat: Trained(seat, metrics[row], began, ended) for row, seat in seats.items()}
+        return {seat: TrainingResult(seat, metrics[row], began, ended) for row, seat in seats.items()}
 
     def load_state(self, seat: int, state: LearnerState) -> None:
         """Load the learner's state; its stack takes over the moments before the next step."""

@@ -102,13 +102,13 @@ class Backend(ABC):
     ) -> None:
         """Use these weights and orders from the next rollout on.
 
-        `opponents` are weights for places that earlier orders do not name.
+        `opponents` are weights by their index, at indices that earlier orders do not name.
         """
         if weights.nbytes != self._weight_bytes:
             raise ModelError(f"the weights have {weights.nbytes} bytes; the model needs {self._weight_bytes}")
         with self._publishing:
-            for place, block in (opponents or {}).items():
-                self._block.write_opponent(place, block)
+            for index, block in (opponents or {}).items():
+                self._block.write_opponent(index, block)
             self._publish(weights, orders._replace(version=version))
 
     @abstractmethod

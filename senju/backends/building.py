@@ -18,7 +18,7 @@ from senju.games.game import Game
 from senju.models import MODELS, make_model
 from senju.models.model import Model
 from senju.models.weights import WeightBlock, Weights
-from senju.opponents.table import OpponentSpec, OpponentTable, TableSettings
+from senju.opponents.opponent_players import OpponentPlayers, OpponentSettings, OpponentSpec
 from senju.timing import StageClock
 from senju.workers.script import find_importable
 
@@ -64,11 +64,11 @@ def warm_up_plan(plan: Plan, game: Game, models: PlanModels) -> None:
     """Compile, or load from the cache, what playing the plan needs; workers then find it in the cache."""
     warm_up(game, models.policies)
     if plan.opponents is not None:
-        settings = TableSettings(fixed=(OpponentSpec("random"),) * 2, in_play=1)
-        orders = Orders(ids=(1, 2), places=(-1, -1), odds=(0.5, 0.5))
+        settings = OpponentSettings(fixed=(OpponentSpec("random"),) * 2, in_play=1)
+        orders = Orders(ids=(1, 2), weight_indices=(-1, -1), probabilities=(0.5, 0.5))
         policies, no_weights = [Policy(model) for model in models.policies], dict[int, Weights]()
-        others = OpponentTable(game, settings, policies, models.fixed, no_weights.__getitem__)
-        player = RolloutPlayer(game, policies, 1, StageClock(), others=others)
+        opponents = OpponentPlayers(game, settings, policies, models.fixed, no_weights.__getitem__)
+        player = RolloutPlayer(game, policies, 1, StageClock(), opponents=opponents)
         view = policy_view(game, len(policies))
         slots = [new_slot(view, _WARM_UP_STEPS, 1) for _ in policies]
         player.play(Shard(game, 0, 1, 0), slots, orders)
@@ -99,15 +99,15 @@ def new_rollout_player(
     clock: StageClock,
     weights_at: Callable[[int], Weights],
 ) -> RolloutPlayer:
-    """A player for the plan's shards; `weights_at` gives the weights in an opponent's place."""
+    """A player for the plan's shards; `weights_at` gives the weights at an index of the orders."""
     policies = [
         Policy(model, policy.acting._replace(rungs=plan.num_shards))
         for model, policy in zip(models.policies, plan.policies, strict=True)
     ]
-    num_rows, others = plan.games_per_shard, None
+    num_rows, opponents = plan.games_per_shard, None
     if plan.opponents is not None:
-        others = OpponentTable(game, plan.opponents, policies, models.fixed, weights_at)
-    return RolloutPlayer(game, policies, num_rows, clock, plan.resignation, others, plan.whole_games)
+        opponents = OpponentPlayers(game, plan.opponents, policies, models.fixed, weights_at)
+    return RolloutPlayer(game, policies, num_rows, clock, plan.resignation, opponents, plan.whole_games)
 
 
 def new_shard(plan: Plan, game: Game, index: int) -> Shard:

@@ -119,14 +119,14 @@ class ParallelBackend(Backend):
 
     def _publish(self, weights: Weights, orders: Orders) -> None:
         """Write the weights where workers read them at the start of their next rollout."""
-        packed = pack_orders(orders, self._plan.most_opponents, len(self._plan.policies))
+        packed = pack_orders(orders, self._plan.max_opponents, len(self._plan.policies))
         self._block.weights.write(np.concatenate([weights, packed]), orders.version)
 
     def _published(self) -> tuple[Weights, Orders]:
         """The newest weights and orders."""
         block = np.empty(self._block.weights.num_bytes, np.uint8)
         self._block.weights.read(block)
-        orders = unpack_orders(block, self._plan.most_opponents, len(self._plan.policies))
+        orders = unpack_orders(block, self._plan.max_opponents, len(self._plan.policies))
         return block[: self._weight_bytes].copy(), orders
 
     def collect(self, timeout: float | None = None) -> list[Rollout]:
@@ -220,7 +220,7 @@ class ParallelBackend(Backend):
         plan = self._plan
         with contextlib.suppress(ConfigError):  # a class inside a function has no name in its module
             plan = with_modules(plan)
-        opponents = {place: self._block.opponents[place] for place in orders.places if place >= 0}
+        opponents = {index: self._block.opponents[index] for index in orders.weight_indices if index >= 0}
         reproduction = Reproduction(plan, task.shard, task.turn, orders, cause, state, weights, opponents)
         folder = Path(plan.folder or os.curdir) / FAILED_SHARDS
         try:

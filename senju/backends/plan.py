@@ -10,10 +10,10 @@ from pydantic import Field
 from senju.collect.exploration import BY_POLICY, Acting
 from senju.collect.resignation import NEVER, Resignation
 from senju.config import Part, Settings
-from senju.opponents.table import TableSettings
+from senju.opponents.opponent_players import OpponentSettings
 
 _Count = Annotated[int, Field(ge=1, lt=2**31)]
-_MOST_PARTS = 4  # of a rollout; a shard keeps a state for each
+_MAX_PARTS = 4  # of a rollout; a shard keeps a state for each
 
 
 class PolicyPlan(Part):
@@ -36,8 +36,8 @@ class Plan(Part):
     num_shards: _Count
     games_per_shard: _Count
     rollout_steps: _Count
-    opponents: TableSettings | None = None  # None: the policies play all seats
-    num_snapshots: int = Field(0, ge=0, lt=2**31)  # places for the weights of past policies
+    opponents: OpponentSettings | None = None  # None: the policies play all seats
+    num_snapshots: int = Field(0, ge=0, lt=2**31)  # slots for the weights of past policies
     is_shared: bool = False  # whether rollouts lie in shared memory because other processes learn from them
     max_lag: int = Field(0, ge=0, lt=2**31)  # rollouts a shard may be ahead of the learner; 0: `sync` mode
     whole_games: bool = False  # whether each rollout is one game of every row, from its start to its end
@@ -47,7 +47,7 @@ class Plan(Part):
     sockets: tuple[str, ...] = ()  # socket files that workers remove if this process is killed
 
     @property
-    def most_opponents(self) -> int:
+    def max_opponents(self) -> int:
         """How many opponents there can be at once."""
         return self.num_snapshots + (len(self.opponents.fixed) if self.opponents else 0)
 
@@ -57,7 +57,7 @@ class Plan(Part):
 
         In `async` mode the weights may change between them, and opponents remember failures within a rollout.
         """
-        return min(_MOST_PARTS, self.rollout_steps) if not self.max_lag and self.opponents is None else 1
+        return min(_MAX_PARTS, self.rollout_steps) if not self.max_lag and self.opponents is None else 1
 
     def first_step(self, part: int) -> int:
         """The step of a rollout at which a part begins."""

@@ -39,7 +39,7 @@ class Reproduction:
     cause: str
     state: ShardState
     weights: Weights
-    opponents: dict[int, Weights] = field(default_factory=dict)  # by place
+    opponents: dict[int, Weights] = field(default_factory=dict)  # by the index of their weights
 
     @property
     def version(self) -> int:
@@ -62,7 +62,7 @@ class Reproduction:
                 for name, array in self.state._asdict().items()
             },
             "weights": self.weights,
-            **{f"opponent.{place}": weights for place, weights in self.opponents.items()},
+            **{f"opponent.{index}": weights for index, weights in self.opponents.items()},
         }
         try:
             make_folder(folder, folder.parent)  # which refuses a link
@@ -123,8 +123,8 @@ class _SavedOrders(BaseModel):
     version: int = Field(ge=0, lt=2**53)
     epsilons: tuple[_Share, ...]
     ids: tuple[_Id, ...]
-    places: tuple[_Id, ...]
-    odds: tuple[_Share, ...]
+    weight_indices: tuple[_Id, ...]
+    probabilities: tuple[_Share, ...]
 
 
 class _Facts(BaseModel):
@@ -146,9 +146,9 @@ class _Facts(BaseModel):
     def fits(self, opponents: dict[int, Weights]) -> bool:
         """Whether the shard is one of the plan's, and all opponents' weights are there."""
         orders, plan = self.orders, self.plan
-        is_whole = len(orders.ids) == len(orders.places) == len(orders.odds)
+        is_whole = len(orders.ids) == len(orders.weight_indices) == len(orders.probabilities)
         is_for_all = len(orders.epsilons) in (0, len(plan.policies))
-        needed = {place for place in orders.places if place >= 0}
+        needed = {index for index in orders.weight_indices if index >= 0}
         return self.shard < plan.num_shards and is_whole and is_for_all and needed <= set(opponents)
 
 

@@ -159,11 +159,11 @@ class RolloutHandler(Handler):
             self._stamp, _ = self._block.weights.read(self._published)
             weights = self._player.weights
             weights.write(self._published[: weights.num_bytes])
-            self._orders = unpack_orders(self._published, self._plan.most_opponents, len(self._plan.policies))
+            self._orders = unpack_orders(self._published, self._plan.max_opponents, len(self._plan.policies))
 
     def _take_failures(self) -> list[Failure]:
-        others = self._player.others
-        failures = others.take_failures() if others is not None else []
+        opponents = self._player.opponents
+        failures = opponents.take_failures() if opponents is not None else []
         return [failure._replace(what=failure.what[:_LONGEST_FAILURE]) for failure in failures]
 
 

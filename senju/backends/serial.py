@@ -151,7 +151,7 @@ class Serial(Backend):
             self._child.raise_written()
             for ring in self.rings:
                 ring.complete(index, self._turn)
-            opponents = self._player.others
+            opponents = self._player.opponents
             failures = tuple(opponents.take_failures()) if opponents is not None else ()
             rollout = Rollout(
                 index, self._orders.version, slots, self._first_clocks[index], self._turn, failures

@@ -19,7 +19,7 @@ from senju.errors import ConfigError, ModelError
 from senju.games.game import Game
 from senju.machine import memory_available
 from senju.models.weights import Weights
-from senju.workers.shared_memory import Carver, mebibytes, require_memory
+from senju.workers.shared_memory import ArrayAllocator, mebibytes, require_memory
 
 HEARTBEAT, FIRST_STAGE = 0, 1  # columns of a worker's stats: a counter, then seconds of each stage
 STATS_SIZE = -(-(FIRST_STAGE + len(STAGES)) // 8) * 8  # whole cache lines of float64
@@ -36,11 +36,11 @@ class RolloutBlock:
     def __init__(
         self, plan: Plan, game: Game, sizes: WeightSizes, block: mmap.mmap | NDArray[np.uint8] | None
     ) -> None:
-        allocate, is_counting = Carver(block), block is None
+        allocate, is_counting = ArrayAllocator(block), block is None
         self.depth, self._num_parts = plan.max_lag + 1, plan.num_parts
         num_states = (self.depth + 1) * plan.num_parts
         rows = plan.games_per_shard
-        orders = orders_bytes(plan.most_opponents, len(plan.policies))
+        orders = orders_bytes(plan.max_opponents, len(plan.policies))
         self.weights = SharedWeights(sizes.policies + orders, allocate)
         self.opponents: list[Weights] = [  # of snapshots first, then of each fixed agent
             allocate(size, np.uint8) for size in [sizes.policies] * plan.num_snapshots + sizes.fixed
@@ -61,15 +61,15 @@ class RolloutBlock:
         states = self._states[shard]
         return states[(turn * self._num_parts + part) % len(states)]
 
-    def write_opponent(self, place: int, weights: Weights) -> None:
-        """Fill an opponent's place."""
-        expected = self.opponents[place].nbytes
+    def write_opponent(self, index: int, weights: Weights) -> None:
+        """Write the weights of one opponent."""
+        expected = self.opponents[index].nbytes
         if weights.nbytes != expected:
             raise ModelError(
                 f"an opponent's weights of {weights.nbytes} bytes for a network of {expected} bytes: "
                 "it is of another architecture"
             )
-        self.opponents[place][:] = weights
+        self.opponents[index][:] = weights
 
 
 def rollout_bytes(plan: Plan, game: Game, sizes: WeightSizes) -> int:

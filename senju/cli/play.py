@@ -25,7 +25,7 @@ from senju.games.shogi.kif import write_kif
 from senju.games.shogi.layout import Ending
 from senju.games.shogi.record import GameRecord, RecordError, ending_word
 from senju.kernels import is_allowed
-from senju.opponents.players import KNOWN_OPPONENTS, Player, Table
+from senju.opponents.players import KNOWN_OPPONENTS, Player, PlayerBatch
 from senju.runs.agent import Agent
 from senju.runs.run import Run
 from senju.search.settings import SearchConfig
@@ -211,9 +211,9 @@ class _Session:
     def reply(self) -> int | None:
         """The opponent's move, or None if the user interrupts it."""
         rows, stream = self.rows, int(Stream.HUMANS_OPPONENT)
-        table = Table(rows.states, self.observations, rows.clock, rows.seed, stream)
+        batch = PlayerBatch(rows.states, self.observations, rows.clock, rows.seed, stream)
         try:
-            action = int(self.opponent.choose(table)[0, 0])
+            action = int(self.opponent.choose(batch)[0, 0])
         except KeyboardInterrupt:
             return None
         expects = ""

@@ -39,7 +39,7 @@ class Actor:
         return logits.numpy(), values.numpy()
 
     def evaluate_some(self, observation: NDArray[Any], positions: NDArray[np.int64]) -> NetworkOutput:
-        """Evaluate only some positions (row * acting + place); the values of the others are 0."""
+        """Evaluate only some positions (row * num_acting + acting_index); the values of the others are 0."""
         if len(positions) == self._batch:
             return self.evaluate(observation)
         self._values.fill(0.0)

@@ -110,7 +110,7 @@ class ExperienceBuffer:
         stop = self._size + len(batch)
         if stop > self.capacity:
             raise ExperienceError(
-                f"{len(batch)} experiences do not fit: {self._size} of {self.capacity} places are taken; "
+                f"{len(batch)} experiences do not fit: {self._size} of {self.capacity} entries are taken; "
                 f"clear() the buffer first, or make it with a capacity of {stop} or more"
             )
         if self._columns is None:

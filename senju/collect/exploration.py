@@ -39,18 +39,18 @@ def _sample(
     log_probs: NDArray[np.float32],
 ) -> int:
     """Sample by inverting the cumulative distribution; return the first row without a valid one, or -1."""
-    num_places = seats.shape[1]
+    num_acting = seats.shape[1]
     for row in range(seats.shape[0]):
-        for place in range(num_places):
-            actions[row, place], log_probs[row, place] = 0, 0.0
-            if seats[row, place] < 0:
+        for acting_index in range(num_acting):
+            actions[row, acting_index], log_probs[row, acting_index] = 0, 0.0
+            if seats[row, acting_index] < 0:
                 continue
-            allowed, scores = legal[row, place], logits[row * num_places + place]
+            allowed, scores = legal[row, acting_index], logits[row * num_acting + acting_index]
             normaliser = log_normaliser(scores, allowed)
             if not np.isfinite(normaliser):
                 return row
             word = random_word(
-                seed, clock[row]["row"], clock[row]["game"], clock[row]["step"], stream + (place << 8)
+                seed, clock[row]["row"], clock[row]["game"], clock[row]["step"], stream + (acting_index << 8)
             )
             target, cumulative, chosen = unit_interval(word), 0.0, -1
             for index in range(allowed.shape[0]):
@@ -62,8 +62,8 @@ def _sample(
                         chosen = action
                     cumulative += probability
                     bits &= bits - ONE
-            actions[row, place] = chosen
-            log_probs[row, place] = scores[chosen] - normaliser
+            actions[row, acting_index] = chosen
+            log_probs[row, acting_index] = scores[chosen] - normaliser
     return -1
 
 
@@ -93,16 +93,16 @@ def _best(
     seats: NDArray[np.int8],
     actions: NDArray[np.int32],
 ) -> int:
-    num_places = seats.shape[1]
+    num_acting = seats.shape[1]
     for row in range(seats.shape[0]):
-        for place in range(num_places):
-            actions[row, place] = 0
-            if seats[row, place] < 0:
+        for acting_index in range(num_acting):
+            actions[row, acting_index] = 0
+            if seats[row, acting_index] < 0:
                 continue
-            best, _ = _best_allowed(logits[row * num_places + place], legal[row, place], True)
+            best, _ = _best_allowed(logits[row * num_acting + acting_index], legal[row, acting_index], True)
             if best < 0:
                 return row
-            actions[row, place] = best
+            actions[row, acting_index] = best
     return -1
 
 
@@ -122,31 +122,31 @@ def _epsilon_greedy(
     best_values: NDArray[np.float32],  # [row, acting]
 ) -> int:
     """Draw whether to explore, then an action; return the first row without a valid one, or -1."""
-    num_places = seats.shape[1]
+    num_acting = seats.shape[1]
     for row in range(seats.shape[0]):
-        for place in range(num_places):
-            actions[row, place], best_values[row, place] = 0, 0.0
-            explored[row, place] = False
-            if seats[row, place] < 0:
+        for acting_index in range(num_acting):
+            actions[row, acting_index], best_values[row, acting_index] = 0, 0.0
+            explored[row, acting_index] = False
+            if seats[row, acting_index] < 0:
                 continue
-            allowed, scores = legal[row, place], logits[row * num_places + place]
+            allowed, scores = legal[row, acting_index], logits[row * num_acting + acting_index]
             best, total = _best_allowed(scores, allowed, False)
             if best < 0:
                 return row
             count = count_allowed(allowed)
             value = np.float64(scores[best])
             if is_dueling:
-                value += values[row * num_places + place] - total / count
-            best_values[row, place] = value
-            actions[row, place] = best
+                value += values[row * num_acting + acting_index] - total / count
+            best_values[row, acting_index] = value
+            actions[row, acting_index] = best
             if epsilon > 0.0:
-                own_stream = stream + (place << 8)
+                own_stream = stream + (acting_index << 8)
                 game, step = clock[row]["game"], clock[row]["step"]
                 word = random_word(seed, clock[row]["row"], game, step, own_stream)
                 if unit_interval(word) < epsilon:
                     other = random_word(seed, clock[row]["row"], game, step, own_stream + EXPLORING)
-                    actions[row, place] = nth_allowed(allowed, below(other, count))
-                    explored[row, place] = True
+                    actions[row, acting_index] = nth_allowed(allowed, below(other, count))
+                    explored[row, acting_index] = True
     return -1
 
 
@@ -236,13 +236,13 @@ def _refuse(
 ) -> None:
     if row < 0:
         return
-    num_places, num_actions = seats.shape[1], logits.shape[1]
-    for place in np.flatnonzero(seats[row] >= 0).tolist():
-        where = f"row {row}, seat {seats[row, place]}"
-        allowed = np.flatnonzero(unpack_legal(legal[row, place], num_actions))
+    num_acting, num_actions = seats.shape[1], logits.shape[1]
+    for acting_index in np.flatnonzero(seats[row] >= 0).tolist():
+        where = f"row {row}, seat {seats[row, acting_index]}"
+        allowed = np.flatnonzero(unpack_legal(legal[row, acting_index], num_actions))
         if not len(allowed):
             raise NoLegalActionError(f"{where}: the legal mask is empty")
-        scores = logits[row * num_places + place, allowed]
+        scores = logits[row * num_acting + acting_index, allowed]
         is_wrong = ~(scores < np.inf) | (scores == -np.inf).all()
         if all_must_be_finite:
             is_wrong = ~np.isfinite(scores)

@@ -31,23 +31,23 @@ class Policy(NamedTuple):
 
 
 @compiled
-def _keep_own(
+def _find_own_positions(
     seats: NDArray[np.int8],  # [row, acting], in: all that act; out: -1 where the policy does not
     seated: NDArray[np.int32],  # [row, seat]
-    is_resting: NDArray[np.bool_],  # [row]
+    is_finished: NDArray[np.bool_],  # [row], its game is over until the next rollout
     positions: NDArray[np.int64],
 ) -> int:
-    """List the places (row * acting + place) in which the current policy decides."""
-    count, num_places = 0, seats.shape[1]
+    """List the positions (row * num_acting + acting_index) in which the current policy decides."""
+    count, num_acting = 0, seats.shape[1]
     for row in range(seats.shape[0]):
-        for place in range(num_places):
-            seat = seats[row, place]
+        for acting_index in range(num_acting):
+            seat = seats[row, acting_index]
             if seat < 0:
                 continue
-            if is_resting[row] or seated[row, seat] != CURRENT:
-                seats[row, place] = -1
+            if is_finished[row] or seated[row, seat] != CURRENT:
+                seats[row, acting_index] = -1
                 continue
-            positions[count] = row * num_places + place
+            positions[count] = row * num_acting + acting_index
             count += 1
     return count
 
@@ -58,7 +58,7 @@ def _take_seat(
     legal: NDArray[np.uint64],  # [row, acting, words]
     seats: NDArray[np.int8],  # [row, acting]
     seated: NDArray[np.int32],  # [row, seat]
-    is_resting: NDArray[np.bool_],  # [row]
+    is_finished: NDArray[np.bool_],  # [row]
     seat: int,
     current: int,  # in `seated`: the seat's own policy
     own_observation: NDArray[np.uint8],  # out: [row, bytes]
@@ -70,10 +70,10 @@ def _take_seat(
     count = 0
     for row in range(seats.shape[0]):
         found = -1
-        for place in range(seats.shape[1]):
-            if seats[row, place] == seat:
-                found = place
-        if found < 0 or is_resting[row] or seated[row, seat] != current:
+        for acting_index in range(seats.shape[1]):
+            if seats[row, acting_index] == seat:
+                found = acting_index
+        if found < 0 or is_finished[row] or seated[row, seat] != current:
             own_observation[row], own_legal[row], own_seats[row] = 0, 0, -1
             continue
         own_observation[row], own_legal[row] = observation[row, found], legal[row, found]
@@ -90,11 +90,11 @@ def _give_actions(
     seat: int,
     actions: NDArray[np.int32],  # out: [row, acting]
 ) -> None:
-    """Write one seat's actions to the places in which it acts."""
+    """Write one seat's actions to the acting indices at which it acts."""
     for row in range(seats.shape[0]):
-        for place in range(seats.shape[1]):
-            if own_seats[row] >= 0 and seats[row, place] == seat:
-                actions[row, place] = chosen[row]
+        for acting_index in range(seats.shape[1]):
+            if own_seats[row] >= 0 and seats[row, acting_index] == seat:
+                actions[row, acting_index] = chosen[row]
 
 
 @compiled
@@ -106,16 +106,16 @@ def _spread_values(
     bootstrap: NDArray[np.float32],  # [row, seat]
 ) -> None:
     """Write the position's value for each seat: its own, or in a zero-sum game minus the other seat's."""
-    num_places = seats.shape[1]
+    num_acting = seats.shape[1]
     for row in range(seats.shape[0]):
         if not chosen[row]:
             continue
         bootstrap[row] = math.nan
-        for place in range(num_places):
-            seat, value = seats[row, place], values[row * num_places + place]
+        for acting_index in range(num_acting):
+            seat, value = seats[row, acting_index], values[row * num_acting + acting_index]
             if seat < 0:
                 continue
-            if is_zero_sum and num_places == 1:
+            if is_zero_sum and num_acting == 1:
                 bootstrap[row, 1 - seat] = -value
             bootstrap[row, seat] = value
 
@@ -127,17 +127,18 @@ class PolicyInPlay:
         self.view: Game | SeatView = game if seat is None else game.seat_view
         self.model, self.acting, self.seat = policy.model, policy.acting, seat
         self.is_valuing = self.acting.by == "policy"  # otherwise values are not learned from
-        self.positions = np.zeros(0, np.int64)  # row * acting + place, where it decides in this step
-        place = 0 if seat is None or game.num_acting == 1 else seat
-        self._stream = ACTION + (place << 8)  # the random numbers that one policy for all seats would use
-        self._room = np.zeros(num_rows * game.num_acting, np.int64)
+        self.positions = np.zeros(0, np.int64)  # row * num_acting + acting_index, where it decides
+        # a seat's own policy draws the random numbers that one policy for all seats draws at its acting index
+        acting_index = 0 if seat is None or game.num_acting == 1 else seat
+        self._stream = ACTION + (acting_index << 8)
+        self._buffer = np.zeros(num_rows * game.num_acting, np.int64)
         self._after = Observations(
             np.zeros((num_rows, 1, *game.observation_shape), game.observation_dtype),
             game.new_observations(num_rows).legal[:, :1].copy(),
             np.zeros((num_rows, 1), np.int8),
         )
-        self._no_seated = np.full((num_rows, game.num_seats), CURRENT, np.int32)
-        self._no_resting = np.zeros(num_rows, np.bool_)
+        self._all_current = np.full((num_rows, game.num_seats), CURRENT, np.int32)
+        self._none_finished = np.zeros(num_rows, np.bool_)
 
     def begin(self, slot: Slot, epsilon: float, time: int) -> None:
         """Start a rollout, which is written to `slot`, or continue one at step `time`."""
@@ -149,39 +150,40 @@ class PolicyInPlay:
         slot.final_at.fill(-1)
         slot.seated.fill(CURRENT)
 
-    def note_seated(self, seated: NDArray[np.int32], is_resting: NDArray[np.bool_], time: int) -> None:
-        """Record which policy or opponent has each seat; in resting rows, the policy itself."""
+    def store_seated(self, seated: NDArray[np.int32], is_finished: NDArray[np.bool_], time: int) -> None:
+        """Record which policy or opponent has each seat; in finished rows, the policy itself."""
         own = self.slot.seated[time]
         own[:] = seated if self.seat is None else seated[:, self.seat, None]
-        own[is_resting] = CURRENT
+        own[is_finished] = CURRENT
 
     def take(
-        self, seen: Observations, seated: NDArray[np.int32], is_resting: NDArray[np.bool_], time: int
+        self, seen: Observations, seated: NDArray[np.int32], is_finished: NDArray[np.bool_], time: int
     ) -> None:
         """Take what the policy sees in this step, and find the positions in which it decides."""
         if self.seat is None:  # `seen` is the slot
-            self.positions = self._room[: _keep_own(seen.seats, seated, is_resting, self._room)]
+            count = _find_own_positions(seen.seats, seated, is_finished, self._buffer)
+            self.positions = self._buffer[:count]
         else:
-            self.positions = self._take_seat(seen, seated, is_resting, self.slot.observations_at(time))
+            self.positions = self._take_seat(seen, seated, is_finished, self.slot.observations_at(time))
 
     def _take_seat(
-        self, seen: Observations, seated: NDArray[np.int32], is_resting: NDArray[np.bool_], own: Observations
+        self, seen: Observations, seated: NDArray[np.int32], is_finished: NDArray[np.bool_], own: Observations
     ) -> NDArray[np.int64]:
-        num_rows, num_places = seen.seats.shape
+        num_rows, num_acting = seen.seats.shape
         count = _take_seat(
-            seen.observation.reshape(num_rows, num_places, -1).view(np.uint8),
+            seen.observation.reshape(num_rows, num_acting, -1).view(np.uint8),
             seen.legal,
             seen.seats,
             seated,
-            is_resting,
+            is_finished,
             self.seat or 0,
             CURRENT,
             own.observation.reshape(num_rows, -1).view(np.uint8),
             own.legal[:, 0],
             own.seats[:, 0],
-            self._room,
+            self._buffer,
         )
-        return self._room[:count]
+        return self._buffer[:count]
 
     def choose(self, evaluation: NetworkOutput, rows: Rows, time: int) -> None:
         """Choose actions, and write them to the slot."""
@@ -207,7 +209,7 @@ class PolicyInPlay:
         own = self.slot.seats[time]
         return own if self.seat is None else np.where(own < 0, own, np.int8(self.seat))
 
-    def keep_outcomes(self, outcomes: Outcomes, time: int, seat: int) -> None:
+    def store_outcomes(self, outcomes: Outcomes, time: int, seat: int) -> None:
         """Write one seat's outcomes of the step to the slot."""
         slot = self.slot
         slot.rewards[time, :, 0] = outcomes.rewards[:, seat]
@@ -217,14 +219,14 @@ class PolicyInPlay:
         """The policy's view of the positions after a step."""
         if self.seat is None:
             return after
-        self._take_seat(after, self._no_seated, self._no_resting, self._after)
+        self._take_seat(after, self._all_current, self._none_finished, self._after)
         return self._after
 
-    def keep_values(self, seen: Observations, values: Any, chosen: NDArray[np.bool_], time: int) -> None:
+    def store_values(self, seen: Observations, values: Any, chosen: NDArray[np.bool_], time: int) -> None:
         """Write the values of the chosen rows' positions after a step, before new games start."""
         _spread_values(values, seen.seats, chosen, self.view.is_zero_sum, self.slot.bootstrap[time])
 
-    def keep_truncated(self, seen: Observations, known: NDArray[np.bool_], time: int) -> None:
+    def store_truncated(self, seen: Observations, known: NDArray[np.bool_], time: int) -> None:
         """Write the positions in which games were truncated, as many as there is room for."""
         slot = self.slot
         chosen = np.flatnonzero(known)[: len(slot.final_seats) - self._num_final]
@@ -236,8 +238,8 @@ class PolicyInPlay:
             slot.final_seats[finals] = seen.seats[chosen]
             self._num_final += len(chosen)
 
-    def leave_empty(self, time: int) -> None:
-        """Clear the steps from `time` on: all rows rest."""
+    def clear_from(self, time: int) -> None:
+        """Clear the steps from `time` on: all rows are finished."""
         self.slot.seats[time:] = -1
         for column in _EMPTIED:
             getattr(self.slot, column)[time:] = 0
@@ -272,8 +274,8 @@ class PolicyGroup:
         return self._stack.evaluate(observations)
 
     def evaluate_step(self, time: int, is_partial: bool) -> list[NetworkOutput]:
-        """Evaluate what the policies see in a step; where others decide too, only their own positions."""
-        if self._actor is None:  # `grouped` makes no stack where others decide too
+        """Evaluate the step's observations; with `is_partial`, only the positions that a policy decides."""
+        if self._actor is None:  # `grouped` makes no stack with `is_partial`
             return self._stack.evaluate([policy.slot.observation[time] for policy in self.policies])
         (policy,) = self.policies
         seen = policy.slot.observation[time]
@@ -284,9 +286,10 @@ class PolicyGroup:
 
 
 def grouped(policies: Sequence[PolicyInPlay], num_rows: int, is_partial: bool) -> list[PolicyGroup]:
-    """Policies with networks of one shape in one group, in the order of their first ones.
+    """Group policies whose networks have one shape; groups are in the order of their first policies.
 
-    Where policies decide in few of the rows, each is evaluated alone, for its own rows.
+    With `is_partial`, each policy decides in some of the rows only: it gets a group of its own, which
+    evaluates these rows.
     """
     groups: list[list[PolicyInPlay]] = []
     for policy in policies:

@@ -16,7 +16,7 @@ from senju.collect.exploration import Acting
 from senju.collect.orders import NO_ORDERS, Orders
 from senju.collect.policy import Policy, PolicyInPlay, grouped
 from senju.collect.resignation import NEVER, Resignation
-from senju.collect.seating import Others
+from senju.collect.seating import Opponents
 from senju.collect.shard import Shard
 from senju.collect.slots import Ring, RingShape, Slot
 from senju.errors import ConfigError
@@ -41,8 +41,8 @@ def policy_view(game: Game, num_policies: int) -> Game | SeatView:
 class RolloutPlayer:
     """Plays rollouts of shards; one per worker.
 
-    `others` play the seats that no policy of the list plays; None: the policies play all seats. With
-    `whole_games` every row plays one game to its end in each rollout, and then rests.
+    `opponents` play the seats that no policy of the list plays; None: the policies play all seats. With
+    `whole_games` every row plays one game to its end in each rollout, and then waits.
     """
 
     def __init__(
@@ -52,16 +52,16 @@ class RolloutPlayer:
         num_rows: int,
         clock: StageClock,
         resignation: Resignation = NEVER,
-        others: Others | None = None,
+        opponents: Opponents | None = None,
         whole_games: bool = False,
     ) -> None:
         resignation.check(game)
         policy_view(game, len(policies))
         self.game, self.clock = game, clock
-        self.resignation, self.others, self.whole_games = resignation, others, whole_games
+        self.resignation, self.opponents, self.whole_games = resignation, opponents, whole_games
         self._has_all_seats = len(policies) == 1
         is_turn_based = not self._has_all_seats and game.num_acting < game.num_seats
-        self._is_partial = others is not None or whole_games or is_turn_based
+        self._is_partial = opponents is not None or whole_games or is_turn_based
         self._policies = [
             PolicyInPlay(game, policy, num_rows, None if self._has_all_seats else seat)
             for seat, policy in enumerate(policies)
@@ -72,7 +72,7 @@ class RolloutPlayer:
         self._outcomes = game.new_outcomes(num_rows)
         self._actions = np.zeros((num_rows, game.num_acting), np.int32)
         self._acting_seats = np.zeros((num_rows, game.num_acting), np.int8)
-        self._is_resting = np.zeros(num_rows, np.bool_)
+        self._is_finished = np.zeros(num_rows, np.bool_)
 
     @torch.inference_mode()  # once per rollout: entering it costs microseconds
     def play(
@@ -83,18 +83,18 @@ class RolloutPlayer:
         steps: range | None = None,
     ) -> None:
         """Fill each policy's slot with the shard's next steps: a whole rollout, or a part of it."""
-        rows, clock, others = shard.rows, self.clock, self.others
+        rows, clock, opponents = shard.rows, self.clock, self.opponents
         steps = steps if steps is not None else range(slots[0].num_steps)
         self._begin(shard, slots, orders, steps.start)
         clock.start()
         for time in steps:
-            if self.whole_games and self._is_resting.all():
+            if self.whole_games and self._is_finished.all():
                 for policy in self._policies:
-                    policy.leave_empty(time)
+                    policy.clear_from(time)
                 break
             seen, actions, outcomes = self._arrays_at(slots[0], time)
             rows.observe(seen)
-            self._let_policies_see(shard, seen, time)
+            self._show_policies(shard, seen, time)
             clock.lap("observe")
             for group in self._groups:
                 evaluations = group.evaluate_step(time, self._is_partial)
@@ -105,13 +105,13 @@ class RolloutPlayer:
                         policy.give_actions(seen, actions, time, policy.seat)
                 clock.lap("choose")
             broken = None
-            if others is not None:
-                broken = others.choose(rows, seen, self._acting_seats, shard.seated, actions)
+            if opponents is not None:
+                broken = opponents.choose(rows, seen, self._acting_seats, shard.seated, actions)
                 clock.lap("opponents")
             self._step(rows, seen, actions, outcomes, broken, time)
             clock.lap("step")
             if outcomes.truncated.any():
-                self._keep_truncated(rows, outcomes.truncated, broken, time)
+                self._store_truncated(rows, outcomes.truncated, broken, time)
             self._advance(rows, outcomes)
             clock.lap("restart")
         if steps.stop == slots[0].num_steps:
@@ -122,9 +122,9 @@ class RolloutPlayer:
         for policy, slot, epsilon in zip(self._policies, slots, epsilons, strict=True):
             policy.begin(slot, policy.acting.epsilon(epsilon, shard.index), time)
         ended = slots[0].terminated[:time] | slots[0].truncated[:time]
-        self._is_resting[:] = ended.any(axis=0) if self.whole_games else False
-        if self.others is not None:
-            self.others.begin(orders, shard.rows)
+        self._is_finished[:] = ended.any(axis=0) if self.whole_games else False
+        if self.opponents is not None:
+            self.opponents.begin(orders, shard.rows)
 
     def _arrays_at(self, slot: Slot, time: int) -> tuple[Observations, NDArray[np.int32], Outcomes]:
         """The arrays of a step: the slot's own if one policy has all seats; else policies copy their part."""
@@ -133,18 +133,18 @@ class RolloutPlayer:
         self._actions.fill(0)
         return self._seen, self._actions, self._outcomes
 
-    def _let_policies_see(self, shard: Shard, seen: Observations, time: int) -> None:
+    def _show_policies(self, shard: Shard, seen: Observations, time: int) -> None:
         """Seat the opponents, and give every policy what it sees."""
-        if self.others is not None:
-            self.others.seat(shard.rows, shard.seated)
+        if self.opponents is not None:
+            self.opponents.seat(shard.rows, shard.seated)
             for policy in self._policies:
-                policy.note_seated(shard.seated, self._is_resting, time)
+                policy.store_seated(shard.seated, self._is_finished, time)
         if self._is_partial:
             self._acting_seats[:] = seen.seats
-            self._acting_seats[self._is_resting] = -1
+            self._acting_seats[self._is_finished] = -1
         if self._is_partial or not self._has_all_seats:
             for policy in self._policies:
-                policy.take(seen, shard.seated, self._is_resting, time)
+                policy.take(seen, shard.seated, self._is_finished, time)
 
     def _step(
         self,
@@ -169,31 +169,31 @@ class RolloutPlayer:
             outcomes.terminated[broken], outcomes.truncated[broken] = False, True
         for policy in self._policies:
             if policy.seat is not None:
-                policy.keep_outcomes(outcomes, time, policy.seat)
+                policy.store_outcomes(outcomes, time, policy.seat)
 
     def _step_running(
         self, rows: Rows, legal: NDArray[np.uint64], actions: NDArray[np.int32], outcomes: Outcomes
     ) -> None:
-        """Step all rows, since games cannot rest, and restore those that rest."""
-        resting = np.flatnonzero(self._is_resting)
-        states = rows.states[resting]
-        first_allowed(legal, resting, actions)
+        """Step all rows, since games cannot be left out, and restore the finished ones."""
+        finished = np.flatnonzero(self._is_finished)
+        states = rows.states[finished]
+        first_allowed(legal, finished, actions)
         rows.step(actions, outcomes)
-        rows.states[resting] = states
-        outcomes.rewards[resting], actions[resting] = 0.0, 0
-        outcomes.terminated[resting] = outcomes.truncated[resting] = False
+        rows.states[finished] = states
+        outcomes.rewards[finished], actions[finished] = 0.0, 0
+        outcomes.terminated[finished] = outcomes.truncated[finished] = False
 
     def _advance(self, rows: Rows, outcomes: Outcomes) -> None:
-        """Start new games; with whole games, a row whose game is over rests until the next rollout."""
+        """Start new games; with whole games, a row whose game is over waits for the next rollout."""
         if not self.whole_games:
             rows.advance(outcomes)
             return
-        clock = rows.clock[self._is_resting]
+        clock = rows.clock[self._is_finished]
         ended = rows.advance(outcomes)
-        rows.clock[self._is_resting] = clock
-        self._is_resting[ended] = True
+        rows.clock[self._is_finished] = clock
+        self._is_finished[ended] = True
 
-    def _keep_truncated(
+    def _store_truncated(
         self, rows: Rows, truncated: NDArray[np.bool_], broken: NDArray[np.int64] | None, time: int
     ) -> None:
         """Value and store the positions in which games were truncated, before new games start."""
@@ -204,7 +204,7 @@ class RolloutPlayer:
         for policy in self._policies:
             if broken is not None:
                 policy.slot.bootstrap[time, broken] = math.nan
-            policy.keep_truncated(policy.view_after(self._after), known, time)
+            policy.store_truncated(policy.view_after(self._after), known, time)
 
     def _value_positions(self, rows: Rows, chosen: NDArray[np.bool_], time: int) -> None:
         """Write the values of the chosen rows' positions for the policies that learn values."""
@@ -215,14 +215,14 @@ class RolloutPlayer:
             seen = [policy.view_after(self._after) for policy in group.policies]
             evaluations = group.evaluate([each.observation for each in seen])
             for policy, own, (_, values) in zip(group.policies, seen, evaluations, strict=True):
-                policy.keep_values(own, values, chosen, time)
+                policy.store_values(own, values, chosen, time)
         self.clock.lap("evaluate")
 
     def _end(self, rows: Rows, slot: Slot) -> None:
         """Value the positions of games that go on; clear the rest of an older rollout in the slots."""
         for policy in self._policies:
             policy.end()
-        running = ~(slot.terminated[-1] | slot.truncated[-1] | self._is_resting)
+        running = ~(slot.terminated[-1] | slot.truncated[-1] | self._is_finished)
         if running.any() and any(group.is_valuing for group in self._groups):
             self._value_positions(rows, running, -1)
 
@@ -240,5 +240,5 @@ def warm_up(game: Game, models: Sequence[Model]) -> None:
     no_rows = game.new_outcomes(0)
     values, seats = np.zeros((0, 1), np.float32), np.zeros((0, 1), np.int8)
     Resignation(1.0).apply(values, seats, rows.clock[:0], rows.seed, no_rows)
-    player._keep_truncated(rows, everything, None, 0)
+    player._store_truncated(rows, everything, None, 0)
     rows.advance(game.new_outcomes(1)._replace(truncated=everything))

@@ -37,7 +37,7 @@ class Failure(NamedTuple):
     what: str
 
 
-class Others(ABC):
+class Opponents(ABC):
     """The players in the seats that the current policy does not play."""
 
     @abstractmethod
@@ -57,7 +57,7 @@ class Others(ABC):
         seated: NDArray[np.int32],
         actions: NDArray[np.int32],
     ) -> NDArray[np.int64] | None:
-        """Write the others' actions; return the rows whose game cannot go on, if there are any."""
+        """Write the opponents' actions; return the rows whose game cannot go on, if there are any."""
 
     @abstractmethod
     def take_failures(self) -> list[Failure]:

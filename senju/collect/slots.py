@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from senju.collect.seating import Failure
 from senju.games.game import Game, Observations, Outcomes, SeatView
 from senju.games.rows import CLOCK
-from senju.kernels import compiled, legal_words, memory_fence
+from senju.kernels import compiled, inlined, legal_words, memory_fence
 
 
 class Slot(NamedTuple):
@@ -114,7 +114,8 @@ class Ring:
     """The slots of all shards: turn t of a shard is written to its slot t % depth.
 
     Each column is one array with the axes [shard, slot, …], so that any decision of any kept rollout
-    is one index away. A reader compares a slot's sequence number before and after reading.
+    is one index away. A reader compares a slot's sequence number before and after reading: t + 1 where
+    turn t is complete, -1 - t while it is written, 0 where no turn was written.
     """
 
     def __init__(self, game: Game | SeatView, shape: RingShape, allocate: Allocate = np.zeros) -> None:
@@ -166,20 +167,44 @@ class Ring:
         """Forget rollouts from that turn on: they will be played again. No worker may be writing."""
         self.sequence_numbers[self.begun_turns >= turn] = 0
 
+    def is_complete(self, shard: int, turn: int) -> bool:
+        """Whether the slot holds the whole rollout; earlier reads come before the check, later ones after."""
+        return _is_complete(self.sequence_numbers, shard, turn % self.shape.depth, turn)
+
     @property
     def begun_turns(self) -> NDArray[np.int64]:
         """[shard, slot], the newest turn that was begun there, complete or not; -1: none."""
-        return np.maximum(self.sequence_numbers - 1, -1 - self.sequence_numbers)
+        numbers = self.sequence_numbers.copy()  # workers may change them
+        return np.maximum(numbers - 1, -1 - numbers)
+
+    @property
+    def finished_turns(self) -> NDArray[np.int64]:
+        """[shard, slot], the complete turn there; -1: none."""
+        return np.maximum(self.sequence_numbers, 0) - 1
 
     def complete_turns(self, shard: int) -> list[int]:
         """The complete turns, oldest first."""
-        return sorted(int(number) - 1 for number in self.sequence_numbers[shard] if number > 0)
+        return sorted(turn for turn in self.finished_turns[shard].tolist() if turn >= 0)
+
+
+@inlined
+def holds_turn(sequence_number: int, turn: int) -> bool:
+    """Whether the sequence number of a slot says that this turn is complete there."""
+    return sequence_number == turn + 1
 
 
 @compiled
-def _set_sequence_number(sequence_numbers: NDArray[np.int64], shard: int, place: int, number: int) -> None:
+def _is_complete(sequence_numbers: NDArray[np.int64], shard: int, index: int, turn: int) -> bool:
     memory_fence()
-    sequence_numbers[shard, place] = number
+    is_complete = holds_turn(sequence_numbers[shard, index], turn)
+    memory_fence()
+    return bool(is_complete)
+
+
+@compiled
+def _set_sequence_number(sequence_numbers: NDArray[np.int64], shard: int, index: int, number: int) -> None:
+    memory_fence()
+    sequence_numbers[shard, index] = number
     memory_fence()
 
 

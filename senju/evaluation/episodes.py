@@ -12,7 +12,7 @@ from senju.errors import ConfigError
 from senju.evaluation.matches import ChooseActions, Games
 from senju.games.game import Game, Observations, States
 from senju.games.rows import Stream, choose_at_random
-from senju.opponents.players import AgentPlayer, Table
+from senju.opponents.players import AgentPlayer, PlayerBatch
 from senju.opponents.score import Z95, Interval
 from senju.runs.agent import Agent
 
@@ -116,10 +116,10 @@ def _play(games: Games, choose: ChooseActions, longest: int) -> list[States]:
     return positions
 
 
-def _at_random(table: Table, episodes: NDArray[np.int64]) -> NDArray[np.int32]:
-    actions = np.zeros(table.observations.seats.shape, np.int32)
-    legal = table.observations.legal
-    choose_at_random(legal, table.clock, table.seed, int(Stream.SECOND_PLAYER), actions)
+def _at_random(batch: PlayerBatch, episodes: NDArray[np.int64]) -> NDArray[np.int32]:
+    actions = np.zeros(batch.observations.seats.shape, np.int32)
+    legal = batch.observations.legal
+    choose_at_random(legal, batch.clock, batch.seed, int(Stream.SECOND_PLAYER), actions)
     return actions
 
 
@@ -132,8 +132,8 @@ class _Agents:
             for agent in agents
         ]
 
-    def __call__(self, table: Table, episodes: NDArray[np.int64]) -> NDArray[np.int32]:
-        seen, rows = table.observations, np.arange(len(table.clock))
+    def __call__(self, batch: PlayerBatch, episodes: NDArray[np.int64]) -> NDArray[np.int32]:
+        seen, rows = batch.observations, np.arange(len(batch.clock))
         actions = np.zeros(seen.seats.shape, np.int32)
         for seat, player in enumerate(self._players):
             is_own = seen.seats == seat
@@ -144,7 +144,7 @@ class _Agents:
                 observation[~acts] = 0
             own = Observations(observation, legal, np.where(acts[:, None], 0, -1).astype(np.int8))
             stream = int(Stream.FIRST_PLAYER) + (seat << 8)
-            chosen = player.choose(table._replace(observations=own, stream=stream))
+            chosen = player.choose(batch._replace(observations=own, stream=stream))
             actions[rows[acts], places[acts]] = chosen[acts, 0]
         return actions
 

@@ -13,13 +13,13 @@ from senju.config import shown
 from senju.errors import ConfigError
 from senju.games.game import ILLEGAL, Game, Observations, Oracle, States
 from senju.games.rows import Rows, Stream, choose_at_random
-from senju.opponents.players import Player, Table
+from senju.opponents.players import Player, PlayerBatch
 from senju.opponents.score import Score
 
 FIRST_ROW = np.uint32(2**31)  # beyond the rows of training, so that no evaluation repeats a training game
 
 # all running games, and their indices -> an action for every acting seat
-ChooseActions = Callable[[Table, NDArray[np.int64]], NDArray[np.int32]]
+ChooseActions = Callable[[PlayerBatch, NDArray[np.int64]], NDArray[np.int32]]
 
 
 class Games:
@@ -39,7 +39,7 @@ class Games:
         clock["step"] = self.num_steps
         observations, outcomes = game.new_observations(len(running)), game.new_outcomes(len(running))
         game.observe(states, observations)
-        actions = choose(Table(states, observations, clock, self.rows.seed, 0), running)
+        actions = choose(PlayerBatch(states, observations, clock, self.rows.seed, 0), running)
         game.step(states, actions, outcomes)
         self.rows.states[running] = states
         self.totals[running] += outcomes.rewards
@@ -161,9 +161,9 @@ class _Match:
         oracle = players[1].oracle
         self.judge = MoveJudge(oracle) if oracle is not None else None
 
-    def choose(self, table: Table, games: NDArray[np.int64]) -> NDArray[np.int32]:
+    def choose(self, batch: PlayerBatch, games: NDArray[np.int64]) -> NDArray[np.int32]:
         actions = np.zeros((len(games), 1), np.int32)
-        states, observations, clock, seed, _ = table
+        states, observations, clock, seed, _ = batch
         if self.games.num_steps < self.opening_plies:
             clock["row"] //= 2  # both games of a pair draw the same opening
             choose_at_random(observations.legal, clock, seed, int(Stream.OPENING), actions)
@@ -173,7 +173,7 @@ class _Match:
         for player, stream, own in zip(self.players, streams, (is_first, ~is_first), strict=True):
             if own.any():
                 seen = Observations(*(array[own] for array in observations))
-                actions[own] = player.choose(Table(states[own], seen, clock[own], seed, int(stream)))
+                actions[own] = player.choose(PlayerBatch(states[own], seen, clock[own], seed, int(stream)))
         if self.judge is not None and is_first.any():
             self.judge.see(states[is_first], actions[is_first])
         return actions

@@ -10,8 +10,8 @@ from senju.errors import ConfigError, RunFolderError
 from senju.games.game import Game
 from senju.models.weights import WeightBlock, Weights
 from senju.opponents.functions import described_player
+from senju.opponents.opponent_players import OpponentSpec
 from senju.opponents.players import Player, is_built_in
-from senju.opponents.table import OpponentSpec
 from senju.runs.agent import Agent
 from senju.runs.checkpoint import update_of
 from senju.runs.run import Run

@@ -7,7 +7,7 @@ from senju.errors import ConfigError
 from senju.games.game import Game
 from senju.kernels import random_word
 from senju.models.model import Model
-from senju.opponents.players import Player, Table
+from senju.opponents.players import Player, PlayerBatch
 from senju.search.puct import TreeSearch
 from senju.search.settings import SearchConfig
 
@@ -23,9 +23,9 @@ class SearchPlayer(Player):
         self.is_deterministic = config.noise == 0.0 and config.temperature == 0.0
         self._search = TreeSearch(game, model, config)
 
-    def choose(self, table: Table) -> NDArray[np.int32]:
-        actions = np.zeros((len(table.states), 1), np.int32)
-        for row, clock in enumerate(table.clock):
-            seed = random_word(table.seed, clock["row"], clock["game"], clock["step"], table.stream)
-            actions[row] = self._search.run(table.states[row : row + 1], seed=int(seed)).best
+    def choose(self, batch: PlayerBatch) -> NDArray[np.int32]:
+        actions = np.zeros((len(batch.states), 1), np.int32)
+        for row, clock in enumerate(batch.clock):
+            seed = random_word(batch.seed, clock["row"], clock["game"], clock["step"], batch.stream)
+            actions[row] = self._search.run(batch.states[row : row + 1], seed=int(seed)).best
         return actions

@@ -12,7 +12,7 @@ from senju.errors import ConfigError
 from senju.models.heads import PolicyAndValue, scaled_orthogonal
 from senju.models.model import Model
 
-_MOST_WEIGHTS = 2**28  # a GiB of float32
+_MAX_WEIGHTS = 2**28  # a GiB of float32
 
 
 class MlpConfig(Part):
@@ -25,10 +25,10 @@ class MlpConfig(Part):
     @model_validator(mode="after")
     def _fits_into_memory(self) -> "MlpConfig":
         num_weights = sum(math.prod(pair) for pair in pairwise((1, *self.hidden)))
-        if num_weights > _MOST_WEIGHTS:
+        if num_weights > _MAX_WEIGHTS:
             raise ConfigError(
                 f"model.hidden={shown(list(self.hidden))} has {shown(num_weights)} weights; "
-                f"expected at most {_MOST_WEIGHTS}"
+                f"expected at most {_MAX_WEIGHTS}"
             )
         return self
 

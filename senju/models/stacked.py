@@ -94,17 +94,6 @@ class ModelStack:
         output: tuple[Tensor, Tensor] = functional_call(self.models[0], (leaves, buffers), (observation,))
         return output
 
-    def follow(self, other: "ModelStack", rows: Sequence[int], share: float) -> None:
-        """Move some rows' weights towards another stack's by a share (Polyak); copy their buffers."""
-        chosen: list[int | slice] = [slice(None)] if len(rows) == len(self.models) else list(rows)
-        for row in chosen:
-            if share < 1:
-                self.weights[row].lerp_(other.weights[row], share)
-            else:
-                self.weights[row].copy_(other.weights[row])
-            for name, buffer in self.buffers.items():
-                buffer[row].copy_(other.buffers[name][row])
-
     def blocks(self) -> NDArray[np.uint8] | None:
         """[model, byte], as each model's `WeightBlock` reads it; None if that holds more than parameters."""
         if list(self.models[0].state_dict()) != list(self.slices):

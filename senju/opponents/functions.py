@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from senju.errors import OpponentError, UnknownNameError
 from senju.games.game import Game
 from senju.kernels import unpack_legal
-from senju.opponents.players import KNOWN_OPPONENTS, Player, Table, built_in_player
+from senju.opponents.players import KNOWN_OPPONENTS, Player, PlayerBatch, built_in_player
 from senju.registry import import_named
 from senju.trust import module_in
 from senju.usercode import must_propagate
@@ -37,23 +37,23 @@ class FunctionPlayer(Player):
     def __init__(self, game: Game, function: ChooseAction, name: str) -> None:
         self.game, self.function, self.name = game, function, name
 
-    def choose(self, table: Table) -> NDArray[np.int32]:
-        actions = np.zeros((len(table.clock), 1), np.int32)
-        for index in range(len(table.clock)):
-            legal = unpack_legal(table.observations.legal[index, 0], self.game.num_actions)
-            observation = table.observations.observation[index, 0].copy()  # the function may write to it
-            where = _where(self.game, table, index)
+    def choose(self, batch: PlayerBatch) -> NDArray[np.int32]:
+        actions = np.zeros((len(batch.clock), 1), np.int32)
+        for index in range(len(batch.clock)):
+            legal = unpack_legal(batch.observations.legal[index, 0], self.game.num_actions)
+            observation = batch.observations.observation[index, 0].copy()  # the function may write to it
+            where = _where(self.game, batch, index)
             with _blaming(self.name, where):
-                action = self.function(observation, legal.copy(), _generator(table, index))
+                action = self.function(observation, legal.copy(), _generator(batch, index))
             actions[index] = _checked(action, legal, self.name, where)
         return actions
 
 
-def _generator(table: Table, index: int) -> np.random.Generator:
-    row, game, step = (int(table.clock[index][name]) for name in ("row", "game", "step"))
+def _generator(batch: PlayerBatch, index: int) -> np.random.Generator:
+    row, game, step = (int(batch.clock[index][name]) for name in ("row", "game", "step"))
     # drawing increments the first number; the others differ for each decision
-    counter = [0, row, game << 32 | step, table.stream]
-    return np.random.Generator(np.random.Philox(key=int(table.seed), counter=counter))
+    counter = [0, row, game << 32 | step, batch.stream]
+    return np.random.Generator(np.random.Philox(key=int(batch.seed), counter=counter))
 
 
 class OwnPlayer(Player):
@@ -64,22 +64,22 @@ class OwnPlayer(Player):
         self.is_deterministic = getattr(player, "is_deterministic", False)
         self.looks_at_states, self.oracle = player.looks_at_states, player.oracle
 
-    def choose(self, table: Table) -> NDArray[np.int32]:
-        legal = unpack_legal(table.observations.legal[:, 0], self.game.num_actions)
-        with _blaming(self.name, _where(self.game, table, 0, " and others" if len(legal) > 1 else "")):
-            actions = np.asarray(self.player.choose(table))
+    def choose(self, batch: PlayerBatch) -> NDArray[np.int32]:
+        legal = unpack_legal(batch.observations.legal[:, 0], self.game.num_actions)
+        with _blaming(self.name, _where(self.game, batch, 0, " and others" if len(legal) > 1 else "")):
+            actions = np.asarray(self.player.choose(batch))
         if actions.shape != (len(legal), 1) or actions.dtype.kind not in "iu":
             raise OpponentError(
                 f"opponent {self.name} answered with {actions.dtype} of shape {actions.shape} where integers "
-                f"of shape {(len(legal), 1)} are expected ({_where(self.game, table, 0)})"
+                f"of shape {(len(legal), 1)} are expected ({_where(self.game, batch, 0)})"
             )
         for index, action in enumerate(actions[:, 0].tolist()):
-            _checked(action, legal[index], self.name, _where(self.game, table, index))
+            _checked(action, legal[index], self.name, _where(self.game, batch, index))
         return actions.astype(np.int32)
 
 
-def _where(game: Game, table: Table, index: int, more: str = "") -> str:
-    clock = table.clock[index]
+def _where(game: Game, batch: PlayerBatch, index: int, more: str = "") -> str:
+    clock = batch.clock[index]
     return f"{game.name}, row {clock['row']}{more}, game {clock['game']}, step {clock['step']}"
 
 

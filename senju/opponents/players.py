@@ -16,7 +16,7 @@ from senju.kernels import pack_legal, unpack_legal
 from senju.models.model import Model
 
 
-class Table(NamedTuple):
+class PlayerBatch(NamedTuple):
     """The rows in which one player is to move. Copy what you keep: the arrays may be used again."""
 
     states: States  # empty for a player that does not look at them
@@ -35,7 +35,7 @@ class Player(ABC):
     oracle: Oracle | None = None  # the oracle it plays by, if any; matches check opponents' moves with it
 
     @abstractmethod
-    def choose(self, table: Table) -> NDArray[np.int32]:
+    def choose(self, batch: PlayerBatch) -> NDArray[np.int32]:
         """One legal action per row: [row, 1]."""
 
 
@@ -46,8 +46,8 @@ class RandomPlayer(Player):
     is_deterministic = False
     looks_at_states = False
 
-    def choose(self, table: Table) -> NDArray[np.int32]:
-        return _any_of(table.observations.legal, table)
+    def choose(self, batch: PlayerBatch) -> NDArray[np.int32]:
+        return _any_of(batch.observations.legal, batch)
 
 
 class AgentPlayer(Player):
@@ -72,14 +72,14 @@ class AgentPlayer(Player):
         self.is_deterministic = epsilon == 0.0 if acting.by == "action_values" else temperature == 0.0
         self._actor = Actor(game, model, 1)
 
-    def choose(self, table: Table) -> NDArray[np.int32]:
-        observation, legal, seats = table.observations
-        num_rows = len(table.clock)
+    def choose(self, batch: PlayerBatch) -> NDArray[np.int32]:
+        observation, legal, seats = batch.observations
+        num_rows = len(batch.clock)
         if num_rows > self._actor.num_rows:
             self._actor = Actor(self.game, self.model, max(num_rows, 2 * self._actor.num_rows))
         logits, values = self._actor.evaluate(observation)
         actions = np.zeros((num_rows, 1), np.int32)
-        drawing = (legal, seats, table.clock, table.seed, table.stream)
+        drawing = (legal, seats, batch.clock, batch.seed, batch.stream)
         if self.is_deterministic:
             best_actions(logits, legal, seats, actions)
         elif self.acting.by == "action_values":
@@ -112,8 +112,8 @@ class MinimaxPlayer(Player):
             raise ConfigError(f"minimax needs a zero-sum game of two seats in turn; {game.name} is not one")
         self.game, self.depth, self.name = game, depth, f"minimax:{depth}"
 
-    def choose(self, table: Table) -> NDArray[np.int32]:
-        return _any_of_the_best(self.action_values(table.states), table)
+    def choose(self, batch: PlayerBatch) -> NDArray[np.int32]:
+        return _any_of_the_best(self.action_values(batch.states), batch)
 
     def action_values(self, states: States) -> NDArray[np.float64]:
         """The mover's value of each action within the horizon, minus infinity where illegal."""
@@ -140,9 +140,9 @@ class MinimaxPlayer(Player):
         if depth > 1 and len(running):
             replies = self._best_replies(children[running], movers[running], depth - 1)
             values[running] += PLY_DISCOUNT * replies
-        table = np.full((num_rows, game.num_actions), -np.inf)
-        table[parents, actions] = values
-        return table
+        found = np.full((num_rows, game.num_actions), -np.inf)
+        found[parents, actions] = values
+        return found
 
     def _best_replies(self, states: States, movers: NDArray[np.int8], depth: int) -> NDArray[np.float64]:
         """The value of each position for the seat that has just moved."""
@@ -163,8 +163,8 @@ class GreedyPlayer(Player):
             raise ConfigError(f"{game.name} has no heuristic to be greedy by; try minimax:{depth}")
         self.depth, self.name, self._heuristic = depth, f"greedy:{depth}", heuristic
 
-    def choose(self, table: Table) -> NDArray[np.int32]:
-        return _any_of_the_best(self._heuristic.action_values(table.states, self.depth), table)
+    def choose(self, batch: PlayerBatch) -> NDArray[np.int32]:
+        return _any_of_the_best(self._heuristic.action_values(batch.states, self.depth), batch)
 
 
 class PerfectPlayer(Player):
@@ -183,24 +183,24 @@ class PerfectPlayer(Player):
             raise ConfigError(f"{game.name} has no exact solver for `perfect`; try minimax:DEPTH")
         self._minimax = MinimaxPlayer(game, 4)
 
-    def choose(self, table: Table) -> NDArray[np.int32]:
-        values = self._minimax.action_values(table.states)
+    def choose(self, batch: PlayerBatch) -> NDArray[np.int32]:
+        values = self._minimax.action_values(batch.states)
         assert self.oracle is not None
-        solvable = self.oracle.can_solve(table.states)
+        solvable = self.oracle.can_solve(batch.states)
         if solvable.any():
             # exact results outweigh the values of minimax, which stay within [-1, 1]
-            values[solvable] += 4.0 * self.oracle.values(table.states[solvable])
-        return _any_of_the_best(values, table)
+            values[solvable] += 4.0 * self.oracle.values(batch.states[solvable])
+        return _any_of_the_best(values, batch)
 
 
-def _any_of_the_best(values: NDArray[np.float64], table: Table) -> NDArray[np.int32]:
+def _any_of_the_best(values: NDArray[np.float64], batch: PlayerBatch) -> NDArray[np.int32]:
     best = values >= values.max(axis=1, keepdims=True) - 1e-9
-    return _any_of(pack_legal(best[:, None, :]), table)
+    return _any_of(pack_legal(best[:, None, :]), batch)
 
 
-def _any_of(allowed: NDArray[np.uint64], table: Table) -> NDArray[np.int32]:
-    actions = np.zeros((len(table.clock), 1), np.int32)
-    choose_at_random(allowed, table.clock, table.seed, table.stream, actions)
+def _any_of(allowed: NDArray[np.uint64], batch: PlayerBatch) -> NDArray[np.int32]:
+    actions = np.zeros((len(batch.clock), 1), np.int32)
+    choose_at_random(allowed, batch.clock, batch.seed, batch.stream, actions)
     return actions
 
 

@@ -1,4 +1,4 @@
-"""The opponent pool: which opponents new games may draw, with what odds, and the scores against them.
+"""The opponent pool: which opponents new games may draw, how probably, and the scores against them.
 
 Snapshots of the learner's past get numbers that count up and are never used again. New games do not draw a
 snapshot that left the pool, but its weights stay in memory until the last game against it is over: weights
@@ -21,14 +21,14 @@ from senju.config import Part, Proportion
 from senju.errors import CheckpointError, OpponentError
 from senju.kernels import compiled
 from senju.models.weights import Weights
+from senju.opponents.opponent_players import OpponentSpec
 from senju.opponents.score import NO_GAMES, Score
-from senju.opponents.table import OpponentSpec
 
 logger = logging.getLogger(__name__)
 
-_DECAY = 0.98  # of older results with each update, for odds by results
+_DECAY = 0.98  # of older results with each update, for probabilities by results
 _MIN_WEIGHT = 0.01  # of an opponent that always loses
-_AGE_DECAY = 0.8  # the odds of a snapshot divided by those of the next newer one
+_AGE_DECAY = 0.8  # the probability of a snapshot divided by that of the next newer one
 
 
 class OpponentsConfig(Part):
@@ -67,8 +67,8 @@ class OpponentsConfig(Part):
     )
 
     @property
-    def num_places(self) -> int:
-        """Places for snapshots: those in the pool, and those that left while games against them go on."""
+    def num_weight_slots(self) -> int:
+        """Snapshots whose weights fit: those in the pool, and those that left while games use them."""
         return self.size + max(2, self.size // 2) if self.snapshot_interval else 0
 
 
@@ -81,7 +81,7 @@ class PoolOpponent:
 
     number: int
     name: str
-    place: int  # of its weights; -1 if it needs none
+    weight_index: int  # of its weights in the backend; -1 if it needs none
     update: int  # of the snapshot; -1: a fixed opponent
     is_drawn: bool = True  # whether new games may draw it
     left_at: int = -1  # the first version whose orders leave it out; -1: none was published yet
@@ -159,10 +159,10 @@ def _most_redundant(ordinals: Sequence[int]) -> int:
 
 
 class OpponentPool:
-    """Opponents, odds and scores; `orders` describes them for the workers.
+    """Opponents, probabilities and scores; `orders` describes them for the workers.
 
-    pool.see(rollouts, failures)                         # count the results of the last games
-    opponents = pool.grow(update, weights)               # if a snapshot is due
+    pool.count_results(rollouts, failures)
+    opponents = pool.add_snapshot(update, weights)       # if one is due
     backend.publish(weights, version, pool.orders(version, epsilons), opponents)
     """
 
@@ -173,44 +173,46 @@ class OpponentPool:
         totals_shape: tuple[int, int, int],  # shards, rows, seats
     ) -> None:
         self.config = config
-        self.members: list[PoolOpponent] = []
+        self.opponents: list[PoolOpponent] = []
         # scores of the first number against the second, as long as the first is in the pool
         self.results: dict[tuple[int, int], Score] = {}
         self.weights: dict[int, Weights] = {}
         self.totals = np.zeros(totals_shape)
-        place = config.num_places
+        index = config.num_weight_slots
         for number, spec in enumerate(fixed, start=1):
-            self.members.append(PoolOpponent(number, spec.description, place if spec.is_agent else -1, -1))
-            place += spec.is_agent
-        self._fixed_ones = tuple(self.members)
+            self.opponents.append(PoolOpponent(number, spec.description, index if spec.is_agent else -1, -1))
+            index += spec.is_agent
+        self._fixed_ones = tuple(self.opponents)
         # the number of the learner's next snapshot, for which the learner's games until then count
-        self.upcoming = len(fixed) + 1
+        self.next_number = len(fixed) + 1
 
     @property
     def snapshots(self) -> list[PoolOpponent]:
         """Snapshots that new games may draw, oldest first."""
-        return [member for member in self.members if member.update >= 0 and member.is_drawn]
+        return [opponent for opponent in self.opponents if opponent.update >= 0 and opponent.is_drawn]
 
     @property
     def fixed(self) -> list[PoolOpponent]:
         """Fixed opponents that new games may draw."""
-        return [member for member in self.members if member.update < 0 and member.is_drawn]
+        return [opponent for opponent in self.opponents if opponent.update < 0 and opponent.is_drawn]
 
-    def see(self, rollouts: Sequence[Rollout], failures: Iterable[Failure] = ()) -> dict[str, float]:
-        """Count finished games, drop opponents that failed, and free places that no game uses any more.
+    def count_results(
+        self, rollouts: Sequence[Rollout], failures: Iterable[Failure] = ()
+    ) -> dict[str, float]:
+        """Count finished games, drop opponents that failed, and free weights that no game uses any more.
 
         `rollouts` has one of every shard. Returns the number of games against opponents and the learner's
         score in them, as metrics.
         """
-        ids = np.array([member.number for member in self.members], np.int32)
+        ids = np.array([opponent.number for opponent in self.opponents], np.int32)
         counts = np.zeros((len(ids), 3), np.int64)
         for rollout in rollouts:
             rewards, bootstrap, seated = map(rollout.of_all_seats, ("rewards", "bootstrap", "seated"))
             ends = (rollout.data.terminated, rollout.data.truncated)
             totals = self.totals[rollout.shard]
             _count_results(rewards, *ends, bootstrap, seated, CURRENT, ids, totals, counts)
-        for member, new in zip(self.members, counts.tolist(), strict=True):
-            self._count(member, Score(*new))
+        for opponent, new in zip(self.opponents, counts.tolist(), strict=True):
+            self._count(opponent, Score(*new))
         for failure in failures:
             self._drop(failure)
         self._forget(rollouts)
@@ -218,40 +220,40 @@ class OpponentPool:
         metrics = {"pool_size": float(len(self.snapshots)), "opponent_games": float(total.games)}
         return metrics | ({"opponent_score": total.mean} if total.games else {})
 
-    def _count(self, member: PoolOpponent, new: Score) -> None:
-        member.score = member.score.plus(new)
-        member.recent_games = member.recent_games * _DECAY + new.wins + new.draws + new.losses
-        member.recent_score = member.recent_score * _DECAY + new.wins + 0.5 * new.draws
+    def _count(self, opponent: PoolOpponent, new: Score) -> None:
+        opponent.score = opponent.score.plus(new)
+        opponent.recent_games = opponent.recent_games * _DECAY + new.wins + new.draws + new.losses
+        opponent.recent_score = opponent.recent_score * _DECAY + new.wins + 0.5 * new.draws
         if new.games:
-            pair = (self.upcoming, member.number)
+            pair = (self.next_number, opponent.number)
             self.results[pair] = self.results.get(pair, NO_GAMES).plus(new)
 
     def _drop(self, failure: Failure) -> None:
-        member = next((m for m in self.members if m.number == failure.opponent and m.is_drawn), None)
-        if member is None:  # dropped already: it failed in another shard too, or in a running game
+        opponent = next((o for o in self.opponents if o.number == failure.opponent and o.is_drawn), None)
+        if opponent is None:  # dropped already: it failed in another shard too, or in a running game
             return
-        others = [each for each in (*self.fixed, *self.snapshots) if each is not member]
+        others = [each for each in (*self.fixed, *self.snapshots) if each is not opponent]
         if not others and not self.config.snapshot_interval:
             raise OpponentError(f"{failure.what}; it was the last opponent, so training cannot continue")
         if self.config.on_failure == "stop":
             raise OpponentError(f"{failure.what}; opponents.on_failure=drop would go on without it")
-        member.is_drawn = False
+        opponent.is_drawn = False
         logger.warning("%s; training goes on without it", failure.what)
 
     def _forget(self, rollouts: Sequence[Rollout]) -> None:
-        """Free the place of a snapshot when every shard began a rollout without it and no game uses it."""
+        """Free the weights of a snapshot when every shard began a rollout without it and no game uses it."""
         oldest = min(rollout.version for rollout in rollouts)
         in_use: set[int] = set()
         for rollout in rollouts:
             slot = rollout.data
             is_running = ~(slot.terminated[-1] | slot.truncated[-1])
             in_use.update(np.unique(rollout.of_all_seats("seated")[-1][is_running]).tolist())
-        for member in list(self.members):
-            has_left = not member.is_drawn and 0 <= member.left_at <= oldest
-            if has_left and member.update >= 0 and member.number not in in_use:
-                self.members.remove(member)
-                del self.weights[member.number]
-        numbers = {self.upcoming, *(member.number for member in self.members)}
+        for opponent in list(self.opponents):
+            has_left = not opponent.is_drawn and 0 <= opponent.left_at <= oldest
+            if has_left and opponent.update >= 0 and opponent.number not in in_use:
+                self.opponents.remove(opponent)
+                del self.weights[opponent.number]
+        numbers = {self.next_number, *(opponent.number for opponent in self.opponents)}
         self.results = {pair: score for pair, score in self.results.items() if pair[0] in numbers}
 
     def is_due(self, update: int) -> bool:
@@ -259,64 +261,64 @@ class OpponentPool:
         interval = self.config.snapshot_interval
         return interval > 0 and update % interval == 0
 
-    def grow(self, update: int, weights: Weights) -> dict[int, Weights]:
-        """Take a snapshot if one is due; return its weights by their place, to be published."""
+    def add_snapshot(self, update: int, weights: Weights) -> dict[int, Weights]:
+        """Take a snapshot if one is due; return its weights by their index, to be published."""
         if not self.is_due(update):
             return {}
-        taken = {member.place for member in self.members}
-        free = [place for place in range(self.config.num_places) if place not in taken]
+        taken = {opponent.weight_index for opponent in self.opponents}
+        free = [index for index in range(self.config.num_weight_slots) if index not in taken]
         if not free:
             logger.warning(
-                "no snapshot is taken after update %d: running games use all %d places; set a larger "
-                "opponents.snapshot_interval, or collect.max_game_length",
+                "no snapshot is taken after update %d: running games use all %d slots for weights; set a "
+                "larger opponents.snapshot_interval, or collect.max_game_length",
                 update,
-                self.config.num_places,
+                self.config.num_weight_slots,
             )
             return {}
         if len(self.snapshots) == self.config.size:
             dropped = self._snapshot_to_drop()
             dropped.is_drawn = False
             logger.info("the snapshot of %s leaves the pool for that of update %d", dropped.name, update)
-        member = PoolOpponent(self.upcoming, f"update {update}", free[0], update)
-        self.upcoming += 1
-        self.members.append(member)
-        self.weights[member.number] = weights.copy()
-        return {member.place: self.weights[member.number]}
+        opponent = PoolOpponent(self.next_number, f"update {update}", free[0], update)
+        self.next_number += 1
+        self.opponents.append(opponent)
+        self.weights[opponent.number] = weights.copy()
+        return {opponent.weight_index: self.weights[opponent.number]}
 
     def _snapshot_to_drop(self) -> PoolOpponent:
         snapshots = self.snapshots
         if self.config.when_full == "oldest":
             return snapshots[0]
-        ordinals = [member.update // self.config.snapshot_interval for member in snapshots]
+        ordinals = [opponent.update // self.config.snapshot_interval for opponent in snapshots]
         return snapshots[_most_redundant(ordinals)]
 
     def orders(self, version: int, epsilons: tuple[float, ...]) -> Orders:
-        """The active opponents and their odds, for the workers."""
-        for member in self.members:
-            if not member.is_drawn and member.left_at < 0:
-                member.left_at = version
-        odds = self._odds()
+        """The active opponents and their probabilities, for the workers."""
+        for opponent in self.opponents:
+            if not opponent.is_drawn and opponent.left_at < 0:
+                opponent.left_at = version
+        probabilities = self._probabilities()
         return Orders(
             version=version,
             epsilons=epsilons,
-            ids=tuple(member.number for member in self.members),
-            places=tuple(member.place for member in self.members),
-            odds=tuple(odds.get(member.number, 0.0) for member in self.members),
+            ids=tuple(opponent.number for opponent in self.opponents),
+            weight_indices=tuple(opponent.weight_index for opponent in self.opponents),
+            probabilities=tuple(probabilities.get(opponent.number, 0.0) for opponent in self.opponents),
         )
 
-    def _odds(self) -> dict[int, float]:
-        """The share of each group, divided among its members by their weights."""
+    def _probabilities(self) -> dict[int, float]:
+        """The share of each group, divided among its opponents by their weights."""
         fixed, snapshots = self.fixed, self.snapshots
         share = self.config.fixed_share if snapshots else 1.0
         groups = ((fixed, share), (snapshots, 1.0 - share if fixed else 1.0))
-        odds: dict[int, float] = {}
-        for members, part in groups:
-            weights = self._weights_of(members)
+        probabilities: dict[int, float] = {}
+        for opponents, part in groups:
+            weights = self._weights_of(opponents)
             total = sum(weights)
-            odds |= {m.number: part * w / total for m, w in zip(members, weights, strict=True)}
-        return odds
+            probabilities |= {o.number: part * w / total for o, w in zip(opponents, weights, strict=True)}
+        return probabilities
 
-    def _weights_of(self, members: Sequence[PoolOpponent]) -> list[float]:
+    def _weights_of(self, opponents: Sequence[PoolOpponent]) -> list[float]:
         """How much more often one opponent is drawn than another.
 
         "harder" weighs by the square of the points that the learner loses, as in prioritised fictitious
@@ -324,35 +326,39 @@ class OpponentPool:
         the pool notices when one becomes hard again.
         """
         if self.config.choose == "harder":
-            return [(1.0 - member.expected_score) ** 2 + _MIN_WEIGHT for member in members]
-        if self.config.choose == "newest" and any(member.update >= 0 for member in members):
-            return [_AGE_DECAY ** (len(members) - 1 - rank) for rank in range(len(members))]
-        return [1.0] * len(members)
+            return [(1.0 - opponent.expected_score) ** 2 + _MIN_WEIGHT for opponent in opponents]
+        if self.config.choose == "newest" and any(opponent.update >= 0 for opponent in opponents):
+            return [_AGE_DECAY ** (len(opponents) - 1 - rank) for rank in range(len(opponents))]
+        return [1.0] * len(opponents)
 
     def as_dict(self) -> dict[str, Any]:
         """All but the weights, for JSON."""
         return {
-            "next": self.upcoming,
-            "members": [member.as_dict() for member in self.members],
+            "next": self.next_number,
+            "opponents": [opponent.as_dict() for opponent in self.opponents],
             "results": [[*pair, *score[:3]] for pair, score in sorted(self.results.items())],
         }
 
-    def _fits(self, member: PoolOpponent, weights: dict[int, Weights]) -> bool:
-        """Whether a snapshot has weights and a place for snapshots, and a fixed opponent its own place."""
-        if member.number > len(self._fixed_ones):
-            return member.place < self.config.num_places and member.number in weights
-        return any((member.number, member.place) == (m.number, m.place) for m in self._fixed_ones)
+    def _fits(self, opponent: PoolOpponent, weights: dict[int, Weights]) -> bool:
+        """Whether a snapshot has weights and an index for snapshots, and a fixed opponent its own."""
+        if opponent.number > len(self._fixed_ones):
+            return opponent.weight_index < self.config.num_weight_slots and opponent.number in weights
+        return any(
+            (opponent.number, opponent.weight_index) == (o.number, o.weight_index) for o in self._fixed_ones
+        )
 
     def load(self, saved: dict[str, Any], weights: dict[int, Weights], totals: NDArray[np.float64]) -> None:
         """Restore what `as_dict` described."""
-        members = [PoolOpponent.from_dict(member) for member in saved["members"]]
-        wrong = [m for m in members if m.place >= 0 and not self._fits(m, weights)]
-        if wrong or saved["next"] <= max((m.number for m in members), default=0):
+        opponents = [PoolOpponent.from_dict(opponent) for opponent in saved["opponents"]]
+        wrong = [o for o in opponents if o.weight_index >= 0 and not self._fits(o, weights)]
+        if wrong or saved["next"] <= max((o.number for o in opponents), default=0):
             what = (
-                f"opponent {wrong[0].number} in place {wrong[0].place}" if wrong else f"next={saved['next']}"
+                f"opponent {wrong[0].number} with weight index {wrong[0].weight_index}"
+                if wrong
+                else f"next={saved['next']}"
             )
             raise CheckpointError(f"the saved pool has {what}, which does not fit the run's settings")
-        self.upcoming, self.members = saved["next"], members
+        self.next_number, self.opponents = saved["next"], opponents
         self.results = {(first, second): Score(*counts) for first, second, *counts in saved["results"]}
         self.weights = dict(weights)
         self.totals[:] = totals

@@ -30,8 +30,8 @@ ELO = 400.0 / math.log(10.0)  # points of one unit of log-odds
 PRIOR_DEVIATION = 700.0  # points; wide: a few games outweigh it
 ORIGIN = "random"  # this player's rating is 0, if it takes part
 _CLOSE_ENOUGH = 1e-10  # log-odds
-_MOST_STEPS = 100  # Newton's method takes about ten
-_LONGEST_STEP = 2.0  # log-odds; the curvature is a good approximation only near its point
+_MAX_STEPS = 100  # Newton's method takes about ten
+_MAX_STEP = 2.0  # log-odds; the curvature is a good approximation only near its point
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def fit_ratings(
 
 def _score_matrix(numbers: Sequence[int], results: Mapping[tuple[int, int], Score]) -> NDArray[np.float64]:
     """[player, other]: points of the player against the other."""
-    places = {number: place for place, number in enumerate(numbers)}
+    indices = {number: index for index, number in enumerate(numbers)}
     scores = np.zeros((len(numbers), len(numbers)))
     for (first, second), score in results.items():
         if first == second or min(score) < 0:
@@ -113,8 +113,8 @@ def _score_matrix(numbers: Sequence[int], results: Mapping[tuple[int, int], Scor
                 f"results of {first} against {second}: {score}; "
                 "expected counts from 0 on, of two different players"
             )
-        scores[places[first], places[second]] += score.points
-        scores[places[second], places[first]] += score.of_second().points
+        scores[indices[first], indices[second]] += score.points
+        scores[indices[second], indices[first]] += score.of_second().points
     return scores
 
 
@@ -127,12 +127,12 @@ def _fit(scores: NDArray[np.float64], variance: float) -> tuple[NDArray[np.float
     games = scores + scores.T
     strengths = np.zeros(len(scores))
     height = _log_posterior(strengths, scores, variance)
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         expected = 0.5 + 0.5 * np.tanh(0.5 * (strengths[:, None] - strengths))
         gradient = (scores - games * expected).sum(axis=1) - strengths / variance
         step = np.linalg.solve(_curvature(expected, games, variance), gradient)
         longest = float(np.abs(step).max(initial=0.0))
-        step *= min(1.0, _LONGEST_STEP / longest) if longest else 1.0
+        step *= min(1.0, _MAX_STEP / longest) if longest else 1.0
         reached = _log_posterior(strengths + step, scores, variance)
         while reached < height and longest > _CLOSE_ENOUGH:
             step, longest = step / 2, longest / 2

@@ -103,10 +103,9 @@ class RingSaver:
 
     def _shards_with(self, turn: int) -> list[int]:
         """The shards that have played that turn: all but those set aside before."""
-        sequence_numbers = self._ring.sequence_numbers[:, turn % self._ring.shape.depth]
-        newest = np.where(sequence_numbers > 0, sequence_numbers - 1, -1 - sequence_numbers)
-        assert newest.max() <= turn, f"turn {turn} is in the ring no more"
-        found: list[int] = np.flatnonzero(sequence_numbers == turn + 1).tolist()
+        ring, index = self._ring, turn % self._ring.shape.depth
+        assert ring.begun_turns[:, index].max() <= turn, f"turn {turn} is in the ring no more"
+        found: list[int] = np.flatnonzero(ring.finished_turns[:, index] == turn).tolist()
         assert found, f"turn {turn} is not in the ring yet"
         return found
 

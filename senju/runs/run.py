@@ -117,30 +117,30 @@ class Run(RunFolder):
     @property
     def snapshots(self) -> dict[int, str]:
         """The snapshots in the newest checkpoint's pool: blobs of weights, by update."""
-        state, members = self._newest_pool()
-        kept = [member for member in members if member["update"] >= 0 <= member["place"]]
-        return {member["update"]: state["opponents_weights"][str(member["number"])] for member in kept}
+        state, opponents = self._newest_pool()
+        kept = [opponent for opponent in opponents if opponent["update"] >= 0 <= opponent["weight_index"]]
+        return {opponent["update"]: state["opponents_weights"][str(opponent["number"])] for opponent in kept}
 
     @property
     def training_ratings(self) -> list[Rating]:
-        """Ratings of the pool's members and the newest agent, from training games; empty without a pool."""
-        state, members = self._newest_pool()
-        if not members:
+        """Ratings of the pool's opponents and the newest agent, from training games; empty without a pool."""
+        state, opponents = self._newest_pool()
+        if not opponents:
             return []
-        names = {member["number"]: member["name"] for member in members}
-        if all(member["update"] != state["update"] for member in members):
+        names = {opponent["number"]: opponent["name"] for opponent in opponents}
+        if all(opponent["update"] != state["update"] for opponent in opponents):
             names[state["pool"]["next"]] = f"update {state['update']}"  # its games since the last snapshot
         results = {(first, second): Score(*counts) for first, second, *counts in state["pool"]["results"]}
         return list(fit_ratings(names, results))
 
     def _newest_pool(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """The state of the newest checkpoint, and the members of its pool; empty if there are none."""
+        """The state of the newest checkpoint, and the opponents in its pool; empty if there are none."""
         if not self.checkpoints.all():
             return {}, []
         path = self.checkpoints.latest()
         state = read_content(path).state
         require_state(path, state)
-        return state, (state.get("pool") or {"members": []})["members"]
+        return state, (state.get("pool") or {"opponents": []})["opponents"]
 
     def load(self, path: Path, parts: Sequence[str] = ("game", "model")) -> Checkpoint:
         """A checkpoint of this run; refused where the settings of these parts differ from the run's."""

@@ -22,9 +22,9 @@ from senju.games import GAMES, make_game
 from senju.games.game import Game
 from senju.machine import available_cores
 from senju.models import MODELS
+from senju.opponents.opponent_players import OpponentSettings, OpponentSpec
 from senju.opponents.players import KNOWN_OPPONENTS
 from senju.opponents.pool import OpponentsConfig
-from senju.opponents.table import OpponentSpec, TableSettings
 from senju.runs.parallel_options import LearnerKind, RunParallelOptions
 from senju.runs.presets import preset, preset_for
 from senju.runs.seats import SeatConfig, policies_of, resolved_part, settings_of_seats
@@ -158,7 +158,7 @@ class RunConfig(Part):
         """What a backend plays; the trainer fills in fixed opponents that need weights."""
         collect, opponents = self.collect, self.opponents
         fixed = tuple(OpponentSpec(description) for description in opponents.fixed)
-        table = TableSettings(fixed, opponents.in_play, opponents.self_share, opponents.epsilon)
+        players = OpponentSettings(fixed, opponents.in_play, opponents.self_share, opponents.epsilon)
         is_ahead = self.is_independent and collect.mode == "async"
         decisions = collect.num_games * collect.rollout_steps  # of one seat
         return Plan(
@@ -172,9 +172,9 @@ class RunConfig(Part):
             num_shards=count_shards(collect.num_games, collect.games_per_shard),
             games_per_shard=collect.games_per_shard,
             rollout_steps=collect.rollout_steps,
-            opponents=table if self.has_opponents else None,
+            opponents=players if self.has_opponents else None,
             is_shared=self.is_independent and self.learners == "processes",
-            num_snapshots=opponents.num_places if self.has_opponents else 0,
+            num_snapshots=opponents.num_weight_slots if self.has_opponents else 0,
             whole_games=collect.whole_games,
             max_lag=collect.max_lag if collect.mode == "async" else 0,
             max_game_length=collect.max_game_length,

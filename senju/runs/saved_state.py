@@ -18,7 +18,7 @@ _Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 class _PoolOpponent(Saved):
     number: _Number
     name: str
-    place: int = Field(ge=-1, lt=2**31)
+    weight_index: int = Field(ge=-1, lt=2**31)
     update: int = Field(ge=-1, lt=2**53)
     is_drawn: bool = True
     left_at: int = Field(-1, ge=-1, lt=2**53)
@@ -31,7 +31,7 @@ class _PoolOpponent(Saved):
 
 class _Pool(Saved):
     next: _Number
-    members: list[_PoolOpponent]
+    opponents: list[_PoolOpponent]
     results: list[Annotated[list[_Count], Field(min_length=5, max_length=5)]]  # two numbers, three counts
 
 
@@ -65,13 +65,14 @@ def require_state(path: Path, state: dict[str, Any]) -> None:
     saved = require_types(_State, path, state)
     if saved.pool is None:
         return
-    members = saved.pool.members
-    missing = [m.number for m in members if m.place >= 0 and str(m.number) not in saved.opponents_weights]
+    opponents = saved.pool.opponents
+    indices = {o.number: o.weight_index for o in opponents if o.weight_index >= 0}
+    missing = [number for number in indices if str(number) not in saved.opponents_weights]
     if missing:
         raise damaged(path, f"it names no weights of opponent {missing[0]}")
-    numbers, places = [m.number for m in members], [m.place for m in members if m.place >= 0]
-    if len(set(numbers)) < len(numbers) or len(set(places)) < len(places):
-        raise damaged(path, "two opponents in its pool have the same number or place")
+    numbers = {o.number for o in opponents}
+    if len(numbers) < len(opponents) or len(set(indices.values())) < len(indices):
+        raise damaged(path, "two opponents in its pool have the same number or weight index")
     if any(first == second for first, second, *_ in saved.pool.results):
         raise damaged(path, "an opponent in its pool has results against itself")
 

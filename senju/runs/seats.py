@@ -61,7 +61,7 @@ def settings_of_seats(
             seed=seat_seed(shared.seed, seat),
             total_updates=max(1, shared.total_updates // interval),
             train_every=interval,
-            order=config.order,
+            train_order=config.order,
             learns=config.learns,
         )
         found.append(settings)

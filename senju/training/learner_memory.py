@@ -1,4 +1,4 @@
-"""What a learner and the run share of each agent: its newest weights, its last complete state, its ring.
+"""The memory that the run and the learners share: each agent's newest weights, last complete state and ring.
 
 Every agent has its own arrays, with one writer at a time and no lock: a reader that a writer has overtaken
 notices it, and reads again.
@@ -15,13 +15,13 @@ import safetensors.torch
 from numpy.typing import NDArray
 
 from senju.algorithms.learner import LearnerState
-from senju.algorithms.learner_runner import Trained
+from senju.algorithms.learner_runner import TrainingResult
 from senju.backends.shared_weights import SharedWeights
 from senju.collect.slots import Ring, RingShape
 from senju.errors import WorkerError
 from senju.games.game import SeatView
 from senju.models.weights import Weights
-from senju.workers.shared_memory import Carver
+from senju.workers.shared_memory import ArrayAllocator
 
 _LENGTHS = np.dtype([("numbers", np.int64), ("tensors", np.int64)])
 _BYTES_PER_NAME = 256  # what safetensors writes of a tensor besides its content
@@ -31,7 +31,7 @@ _SPARE_BYTES = 2**16
 class TrainingReport(NamedTuple):
     """The report of one training."""
 
-    trained: Trained
+    trained: TrainingResult
     epsilon: float  # the share of random moves from now on
     stages: dict[str, float]  # seconds
 
@@ -39,7 +39,7 @@ class TrainingReport(NamedTuple):
     def of_json(cls, fields: Any) -> "TrainingReport":
         """The report in fields read from JSON."""
         trained, epsilon, stages = fields
-        return cls(Trained(*trained), epsilon, stages)
+        return cls(TrainingResult(*trained), epsilon, stages)
 
 
 class SavedState(NamedTuple):
@@ -89,28 +89,28 @@ def _decode(block: NDArray[np.uint8]) -> tuple[LearnerState, TrainingReport | No
     return LearnerState(tensors, numbers), TrainingReport.of_json(report) if report else None
 
 
-class Room(NamedTuple):
+class AgentBytes(NamedTuple):
     """The shared memory that an agent needs."""
 
     weight_bytes: int
     state_bytes: int
 
 
-def room_for(state: LearnerState, weights: Weights) -> Room:
+def agent_bytes(state: LearnerState, weights: Weights) -> AgentBytes:
     """The memory that a learner will need; at its start it does not have Adam's two moments yet."""
     num_tensors = len(state.tensors)
     to_come = 2 * weights.nbytes + 3 * num_tensors * _BYTES_PER_NAME + _SPARE_BYTES
-    return Room(weights.nbytes, _encode(state, None).nbytes + to_come)
+    return AgentBytes(weights.nbytes, _encode(state, None).nbytes + to_come)
 
 
 class LearnerMemory:
     """Weights and states of all agents, as views of one block."""
 
-    def __init__(self, rooms: Sequence[Room], block: mmap.mmap | None) -> None:
-        self.rooms = list(rooms)
-        allocate = Carver(block)
-        self.weights = [SharedWeights(room.weight_bytes, allocate) for room in rooms]
-        self.states = [SharedState(room.state_bytes, allocate) for room in rooms]
+    def __init__(self, sizes: Sequence[AgentBytes], block: mmap.mmap | None) -> None:
+        self.sizes = list(sizes)
+        allocate = ArrayAllocator(block)
+        self.weights = [SharedWeights(size.weight_bytes, allocate) for size in sizes]
+        self.states = [SharedState(size.state_bytes, allocate) for size in sizes]
         self.num_bytes = allocate.num_bytes
 
 
@@ -121,8 +121,8 @@ def find_ring(ring: Ring) -> tuple[dict[str, Any], int]:
     return asdict(ring.shape), ring.columns[0].ctypes.data - np.frombuffer(block, np.uint8).ctypes.data
 
 
-def map_ring(place: tuple[dict[str, Any], int], view: SeatView, block: mmap.mmap) -> Ring:
+def map_ring(location: tuple[dict[str, Any], int], view: SeatView, block: mmap.mmap) -> Ring:
     """The ring that another process described by `find_ring`."""
-    allocate = Carver(block)
-    shape, allocate.num_bytes = place
+    allocate = ArrayAllocator(block)
+    shape, allocate.num_bytes = location
     return Ring(view, RingShape(**shape), allocate)

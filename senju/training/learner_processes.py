@@ -19,7 +19,7 @@ from senju.algorithms.learner_runner import (
     LearnerRunner,
     LearnerSettings,
     LearnerStatus,
-    Trained,
+    TrainingResult,
     TrainingTask,
 )
 from senju.backends.plan import Plan
@@ -28,7 +28,7 @@ from senju.games.game import Game, SeatView
 from senju.machine import available_cores, even_learners, memory_available
 from senju.models.weights import Weights
 from senju.timing import add_seconds
-from senju.training.learner_memory import LearnerMemory, room_for
+from senju.training.learner_memory import LearnerMemory, agent_bytes
 from senju.training.learner_role import LearnerRole, SharedAgents, Training, importable_seats
 from senju.workers.process import ProcessExecutor
 from senju.workers.role import WORKER_BYTES, Limits
@@ -89,10 +89,10 @@ class LearnerProcesses(LearnerRunner):
         assert self._descriptors, "share() comes first"
         unshared = SharedAgents(self.seats, view, list(rings), LearnerMemory((), None), self.is_free_running)
         learners = [unshared.new_learner(seat) for seat in range(len(self.seats))]
-        rooms = [room_for(learner.state(), learner.weights()) for learner in learners]
-        num_bytes = LearnerMemory(rooms, None).num_bytes
+        sizes = [agent_bytes(learner.state(), learner.weights()) for learner in learners]
+        num_bytes = LearnerMemory(sizes, None).num_bytes
         self._descriptors.append(open_anonymous(num_bytes))
-        memory = LearnerMemory(rooms, map_shared(self._descriptors[1], num_bytes))
+        memory = LearnerMemory(sizes, map_shared(self._descriptors[1], num_bytes))
         self._agents = unshared._replace(memory=memory)
         for seat, learner in enumerate(learners):
             self._write(seat, learner)
@@ -135,7 +135,7 @@ class LearnerProcesses(LearnerRunner):
     def _pending(self) -> set[int]:
         return {training.task.seat for training in self._tasks.pending()}
 
-    def learn(self, tasks: Sequence[TrainingTask]) -> list[Trained]:
+    def learn(self, tasks: Sequence[TrainingTask]) -> list[TrainingResult]:
         """Train these agents; wait for all trainings, unless the learners are free-running."""
         if not tasks and self._team is None:
             return []
@@ -151,7 +151,9 @@ class LearnerProcesses(LearnerRunner):
         trained = {each.seat: each for each in self.finish()}
         return [trained[task.seat] for task in tasks]
 
-    def finish(self, seats: Sequence[int] | None = None, seconds: float | None = None) -> list[Trained]:
+    def finish(
+        self, seats: Sequence[int] | None = None, seconds: float | None = None
+    ) -> list[TrainingResult]:
         if self._team is None:
             return []
         began = monotonic()
@@ -182,7 +184,11 @@ class LearnerProcesses(LearnerRunner):
 
     def state(self, seat: int) -> LearnerState:
         """An agent's last complete state; its process is not asked."""
-        return self._agents.memory.states[seat].load().state
+        return self.state_for_saving(seat)[0]
+
+    def state_for_saving(self, seat: int) -> tuple[LearnerState, bool]:
+        saved = self._agents.memory.states[seat].load()
+        return saved.state, saved.number == self._numbers[seat]
 
     def load_state(self, seat: int, state: LearnerState) -> None:
         """Restore an agent; its process reads the state with the next training."""

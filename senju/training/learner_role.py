@@ -10,7 +10,7 @@ import numpy as np
 
 from senju.algorithms import ALGORITHMS
 from senju.algorithms.learner import Learner
-from senju.algorithms.learner_runner import LearnerSettings, Trained, TrainingTask, rollouts_of
+from senju.algorithms.learner_runner import LearnerSettings, TrainingResult, TrainingTask, rollouts_of
 from senju.algorithms.optimising import load_optimizers
 from senju.collect.slots import Ring
 from senju.errors import WorkerError
@@ -18,7 +18,7 @@ from senju.games.game import SeatView
 from senju.models import MODELS
 from senju.registry import Registry
 from senju.runs.seats import new_learner
-from senju.training.learner_memory import LearnerMemory, Room, TrainingReport, find_ring, map_ring
+from senju.training.learner_memory import AgentBytes, LearnerMemory, TrainingReport, find_ring, map_ring
 from senju.workers.role import Handler, Payload, Role, Start
 from senju.workers.script import find_importable
 from senju.workers.shared_memory import map_shared
@@ -41,12 +41,12 @@ class SharedAgents(NamedTuple):
     view: SeatView
     rings: Sequence[Ring]
     memory: LearnerMemory
-    is_following: bool  # whether rollouts may be overwritten while they are learned from
+    is_free_running: bool  # collecting does not wait for learners
 
     def new_learner(self, seat: int) -> Learner:
         """An agent's learner at its start; its replay is in its ring."""
         learner = new_learner(self.seats[seat], self.view)
-        learner.is_following = self.is_following
+        learner.is_free_running = self.is_free_running
         learner.attach(self.rings[seat], self.view)
         return learner
 
@@ -71,8 +71,8 @@ class LearnerRole(Role):
         view = asdict(self.agents.view)
         view["observation_dtype"] = np.dtype(self.agents.view.observation_dtype).str
         rings = [find_ring(ring) for ring in self.agents.rings]
-        rooms, is_following = self.agents.memory.rooms, self.agents.is_following
-        return Payload([seats, view, rings, rooms, is_following, self.first_seats.get(index, ())])
+        sizes, is_free_running = self.agents.memory.sizes, self.agents.is_free_running
+        return Payload([seats, view, rings, sizes, is_free_running, self.first_seats.get(index, ())])
 
     def local_handler(self, start: Start) -> "LearnerHandler":
         return LearnerHandler(self.agents)
@@ -159,16 +159,16 @@ class LearnerHandler(Handler):
         began = monotonic()
         task.apply(learner)
         metrics = learner.update(rollouts_of(self._agents.rings[task.seat], task))
-        trained = Trained(task.seat, metrics, began, monotonic())
+        trained = TrainingResult(task.seat, metrics, began, monotonic())
         return TrainingReport(trained, learner.epsilon, learner.take_timings())
 
 
 def new_learner_handler(start: Start) -> LearnerHandler:
     """Make the handler in a worker process."""
-    described, viewed, places, rooms, is_following, first_seats = start.payload.values
+    described, viewed, locations, sizes, is_free_running, first_seats = start.payload.values
     seats = [LearnerSettings(**seat) for seat in described]
     view = SeatView(**viewed | {"observation_shape": tuple(viewed["observation_shape"])})
     ring_memory, state_memory = (map_shared(file, os.fstat(file).st_size) for file in start.descriptors)
-    rings = [map_ring(place, view, ring_memory) for place in places]
-    memory = LearnerMemory([Room(*room) for room in rooms], state_memory)
-    return LearnerHandler(SharedAgents(seats, view, rings, memory, is_following), first_seats)
+    rings = [map_ring(location, view, ring_memory) for location in locations]
+    memory = LearnerMemory([AgentBytes(*size) for size in sizes], state_memory)
+    return LearnerHandler(SharedAgents(seats, view, rings, memory, is_free_running), first_seats)

@@ -65,8 +65,8 @@ class Loop:
         self.fixed = load_fixed(self.game, config.fixed) if fixed is None else fixed
         assert self.plan.opponents is not None
         specs = tuple(opponent.spec for opponent in self.fixed)
-        table = dataclasses.replace(self.plan.opponents, fixed=specs)
-        self.plan = self.plan.model_copy(update={"opponents": table})
+        settings = dataclasses.replace(self.plan.opponents, fixed=specs)
+        self.plan = self.plan.model_copy(update={"opponents": settings})
         shape = (self.plan.num_shards, self.plan.games_per_shard, self.game.num_seats)
         self.pool = OpponentPool(config, specs, shape)
 
@@ -81,8 +81,8 @@ class Loop:
     def publish_all(self) -> None:
         """Give the backend every opponent's weights, then the learner's own."""
         if self.pool is not None:
-            members = [member for member in self.pool.members if member.place >= 0]
-            self._new_opponents |= {member.place: self.weights_of(member.number) for member in members}
+            weighted = [o for o in self.pool.opponents if o.weight_index >= 0]
+            self._new_opponents |= {o.weight_index: self.weights_of(o.number) for o in weighted}
         self.publish()
 
     def weights_of(self, number: int) -> Weights:
@@ -103,9 +103,10 @@ class Loop:
         metrics = self.learner.update(rollouts)
         if self.pool is None:
             return metrics
-        metrics |= self.pool.see(rollouts, [failure for rollout in rollouts for failure in rollout.failures])
+        failures = [failure for rollout in rollouts for failure in rollout.failures]
+        metrics |= self.pool.count_results(rollouts, failures)
         if self.pool.is_due(self.learner.version):
-            self._new_opponents |= self.pool.grow(self.learner.version, self.learner.weights())
+            self._new_opponents |= self.pool.add_snapshot(self.learner.version, self.learner.weights())
         return metrics
 
     def publish(self) -> None:
@@ -116,7 +117,7 @@ class Loop:
         self._new_opponents = {}
 
     def count_moves(self, rollouts: Sequence[Rollout]) -> int:
-        """Moves in a batch of rollouts; rows that rest after their game make none."""
+        """Moves in a batch of rollouts; rows whose game is over make none."""
         ended = [rollout.data.terminated | rollout.data.truncated for rollout in rollouts]
         if not self.plan.whole_games:
             return sum(each.size for each in ended)

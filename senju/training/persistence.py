@@ -14,8 +14,8 @@ from senju.errors import CheckpointError
 from senju.evaluation.opponents import FixedOpponent, specs_as_dicts
 from senju.models import make_model
 from senju.models.weights import WeightBlock, Weights
+from senju.opponents.opponent_players import OpponentSpec
 from senju.opponents.pool import OpponentPool
-from senju.opponents.table import OpponentSpec
 from senju.runs.blobs import BlobStore
 from senju.runs.checkpoint import Checkpoint
 from senju.runs.ring_saving import RingSaver
@@ -125,7 +125,7 @@ class RunPersistence:
         self._blobs = {
             number: self._blobs.get(number)
             or self._store.write(f"opponent_{number:06d}", {"weights": self.loop.weights_of(number)})
-            for number in (member.number for member in pool.members if member.place >= 0)
+            for number in (o.number for o in pool.opponents if o.weight_index >= 0)
         }
 
     def restore(self) -> dict[str, Any] | None:

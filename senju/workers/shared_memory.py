@@ -18,7 +18,7 @@ _MOST_BYTES = 2**60  # more than any machine has, and few enough for NumPy to co
 _ALIGNMENT = 64  # a cache line: workers must not write to each other's
 
 
-class Carver:
+class ArrayAllocator:
     """Cuts arrays from a block, one after another. Without a block it only counts their bytes."""
 
     def __init__(self, block: mmap.mmap | NDArray[np.uint8] | None) -> None:
@@ -63,7 +63,7 @@ def require_memory(num_bytes: int) -> None:
     available = memory_available()
     if num_bytes > available:
         raise ConfigError(
-            f"{mebibytes(num_bytes)} MiB of shared memory are needed and {mebibytes(available)} MiB are free; "
+            f"{mebibytes(num_bytes)} MiB of shared memory are needed, {mebibytes(available)} MiB are free; "
             "a smaller num_games, rollout_steps, max_lag or replay_size needs less, or give the container "
             "more memory"
         )
@@ -80,8 +80,8 @@ def _open_unlinked(num_bytes: int, folder: Path) -> int:
     room = disk_usage(folder).free
     if num_bytes > room:
         raise ConfigError(
-            f"{mebibytes(num_bytes)} MiB of shared memory are needed and {folder} has {mebibytes(room)} MiB; "
-            f"in a container raise it with --shm-size={mebibytes(2 * num_bytes)}m, or use a smaller num_games "
+            f"{mebibytes(num_bytes)} MiB of shared memory are needed, {folder} has {mebibytes(room)} MiB; "
+            f"in a container raise it with --shm-size={mebibytes(2 * num_bytes)}m, or use fewer num_games "
             "or rollout_steps"
         )
     descriptor, name = tempfile.mkstemp(prefix="senju-", dir=folder)

@@ -45,7 +45,7 @@ class Reader(threading.Thread):
         """One batch."""
         try:
             self.replay.follow()
-            sample = self.replay.sample(BATCH, self.steps_left, redraw=True)
+            sample = self.replay.sample(BATCH, self.steps_left, is_free_running=True)
         except ConfigError:  # nothing was left
             return
         self.num_rows += BATCH

@@ -74,7 +74,7 @@ def test_state_without_one_of_its_numbers_is_refused_by_name(missing: str) -> No
 def test_attention_scales_the_steps_that_are_taken(attention: float, expected: list[int]) -> None:
     for settings in ({"steps_per_batch": 2}, {"steps_per_batch": None, "replay_ratio": 4.0, "batch_size": 8}):
         hand = HandDQN(num_steps=4, **settings)
-        hand.learner.attention = attention
+        hand.learner.training_share = attention
         assert [learn(hand, played(hand))["gradient_steps"] for _ in range(4)] == expected
 
 
@@ -113,7 +113,7 @@ def test_rollouts_that_were_written_over_are_refused_unless_they_are_followed() 
     rollouts = played(hand, 4)
     with pytest.raises(WorkerError, match=mentions("shard 0", "turn 0", "overwritten")):
         learn(hand, rollouts[:1])
-    hand.learner.is_following = True
+    hand.learner.is_free_running = True
     metrics = learn(hand, rollouts[:1])
     assert metrics["replay_decisions"] == 8  # what lies there now
     assert metrics["gradient_steps"] == 1
@@ -123,7 +123,7 @@ def test_rollouts_that_were_written_over_are_refused_unless_they_are_followed() 
 def test_follower_learns_as_often_as_from_rollouts_that_wait() -> None:
     settings = {"steps_per_batch": None, "replay_ratio": 4.0, "batch_size": 8, "kept": 4}
     waiting, following = (HandDQN(num_steps=4, **settings) for _ in range(2))
-    following.learner.is_following = True
+    following.learner.is_free_running = True
     for _ in range(3):
         one, other = learn(waiting, played(waiting)), learn(following, played(following))
         assert one == other

@@ -26,7 +26,7 @@ from senju.games.rows import CLOCK
 from senju.models import MODELS, Model, build_model
 from senju.models.mlp import Mlp, MlpConfig
 from senju.models.weights import WeightBlock
-from senju.opponents.table import OpponentSpec, TableSettings
+from senju.opponents.opponent_players import OpponentSettings, OpponentSpec
 from tests.backends.common import changed, new_plan
 from tests.collect.made_slots import self_play_slot, some_rows
 from tests.collect.toy_games import Bandit, GeneralSumRace, Nim
@@ -393,11 +393,11 @@ def test_absent_seats_are_left_out() -> None:
 
 def test_opponents_moves_are_not_learned_from() -> None:
     """Whatever they saw, thought and did: nothing but what it led to for the learner matters."""
-    plan = changed(plan_of("tic_tac_toe"), opponents=TableSettings((OpponentSpec("random"),)))
+    plan = changed(plan_of("tic_tac_toe"), opponents=OpponentSettings((OpponentSpec("random"),)))
     backend = Serial()
     backend.start(plan)
     weights = WeightBlock(model_of(plan)).read()
-    backend.publish(weights, 0, Orders(ids=(1,), places=(-1,), odds=(1.0,)))
+    backend.publish(weights, 0, Orders(ids=(1,), weight_indices=(-1,), probabilities=(1.0,)))
     batch = backend.collect()
     learner, other = new_learner(plan, epochs=1), new_learner(plan, epochs=1)
     seen: list[torch.Tensor] = []

@@ -41,13 +41,13 @@ def kept(rollouts: list[Rollout]) -> list[Rollout]:
 @pytest.mark.parametrize(("attention", "steps"), [(1.0, 2), (0.1, 1), (1.6, 3), (3.0, 6)])
 def test_attention_scales_the_epochs(backend: Serial, attention: float, steps: int) -> None:
     learner = new_learner(backend.rings[0])
-    learner.attention = attention
+    learner.training_share = attention
     assert learner.update(backend.collect())["gradient_steps"] == steps
 
 
 def test_follower_learns_the_same_where_nothing_was_written_over(backend: Serial) -> None:
     waiting, following = new_learner(backend.rings[0]), new_learner(backend.rings[0])
-    following.is_following = True
+    following.is_free_running = True
     for _ in range(3):
         rollouts = backend.collect()
         one, other = waiting.update(rollouts), following.update(rollouts)
@@ -57,7 +57,7 @@ def test_follower_learns_the_same_where_nothing_was_written_over(backend: Serial
 
 def test_follower_leaves_out_what_was_written_over(backend: Serial) -> None:
     follower, other = new_learner(backend.rings[0]), new_learner(backend.rings[0])
-    follower.is_following = True
+    follower.is_free_running = True
     rollouts = backend.collect()
     second = kept(rollouts)[1:]
     backend.rings[0].open(0, rollouts[0].turn + 1)  # shard 0 is being played on
@@ -69,7 +69,7 @@ def test_follower_leaves_out_what_was_written_over(backend: Serial) -> None:
 
 def test_follower_that_comes_late_learns_once_from_what_came_after(backend: Serial) -> None:
     follower, other = new_learner(backend.rings[0]), new_learner(backend.rings[0])
-    follower.is_following = True
+    follower.is_free_running = True
     first, second = backend.collect(), kept(backend.collect())
     assert follower.update(first)["rollouts_missed"] == 0
     other.update(second)
@@ -80,7 +80,7 @@ def test_follower_that_comes_late_learns_once_from_what_came_after(backend: Seri
 
 def test_nothing_is_learned_where_all_is_gone(backend: Serial) -> None:
     learner = new_learner(backend.rings[0])
-    learner.is_following = True
+    learner.is_free_running = True
     rollouts, before = backend.collect(), learner.weights()
     for rollout in rollouts:
         backend.rings[0].open(rollout.shard, rollout.turn + 1)

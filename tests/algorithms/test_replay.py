@@ -221,7 +221,7 @@ def test_priorities_of_other_rollouts_are_refused() -> None:
     state = replay.state()
     with pytest.raises(CheckpointError, match="belong together"):
         replay.load_state(state | {"weights": np.roll(state["weights"], 1)})
-    with pytest.raises(CheckpointError, match=f"in {replay._linker.num_frames - 1} places"):
+    with pytest.raises(CheckpointError, match=f"in {replay._linker.num_frames - 1} entries"):
         replay.load_state(state | {"weights": state["weights"][1:]})
     with pytest.raises(CheckpointError, match=mentions("no priorities", "largest and weights")):
         replay.load_state({})
@@ -336,7 +336,7 @@ def test_overwritten_kept_rollout_is_reported_as_a_bug() -> None:
     ring.ring.open(0, 2)  # in the place of turn 0
     with pytest.raises(WorkerError, match=mentions("slot 0", "shard 0", "turn 0", "-3")):
         replay.sample(8, 0)
-    with pytest.raises(WorkerError, match=mentions("shard 0", "turn 0", "1", "-3")):
+    with pytest.raises(WorkerError, match=mentions("shard 0", "turn 0", "-3")):
         replay.add([first])
 
 
@@ -348,20 +348,20 @@ def test_decisions_that_were_written_over_are_replaced_on_request(priorities: Pr
         ring.play(turn, [0], terminated=[0])
     assert replay.follow() == 3
     ring.ring.open(0, 3)  # in the place of turn 0
-    sample = replay.sample(100, 0, correction=1.0, redraw=True)
+    sample = replay.sample(100, 0, correction=1.0, is_free_running=True)
     assert set(drawn(sample)) == {At(1, 0), At(2, 0)}
     assert (sample.weights == 1.0).all()
     assert 0 < replay.num_redrawn < 100
     assert len(replay) == 2
     if priorities:  # a frame of the rollout that is gone must not be drawn because it was learned from
         replay.learn_priorities(np.arange(3), np.full(3, 1e6, np.float32))
-        assert set(drawn(replay.sample(100, 1, redraw=True))) == {At(1, 0), At(2, 0)}
+        assert set(drawn(replay.sample(100, 1, is_free_running=True))) == {At(1, 0), At(2, 0)}
     ring.play(3, [0], terminated=[0])
-    assert set(drawn(replay.sample(100, 2, redraw=True))) == {At(1, 0), At(2, 0)}, (
+    assert set(drawn(replay.sample(100, 2, is_free_running=True))) == {At(1, 0), At(2, 0)}, (
         "no rollout has followed yet"
     )
     assert replay.follow() == 1
-    assert set(drawn(replay.sample(100, 3, redraw=True))) == {At(1, 0), At(2, 0), At(3, 0)}
+    assert set(drawn(replay.sample(100, 3, is_free_running=True))) == {At(1, 0), At(2, 0), At(3, 0)}
 
 
 def test_follower_that_was_left_behind_links_nothing_across_the_gap() -> None:

@@ -120,7 +120,7 @@ def test_agents_that_are_to_learn_more_take_more_steps_than_the_others(algorithm
     ways = world.one_by_one(), world.stacked()
     for _ in range(5):
         world.collect()
-        tasks = [task._replace(attention=0.5 + task.seat) for task in world.tasks()]
+        tasks = [task._replace(training_share=0.5 + task.seat) for task in world.tasks()]
         learned = [way.learn(tasks) for way in ways]
         world.publish(ways[0])
     steps = [[each.metrics["gradient_steps"] for each in of] for of in learned]

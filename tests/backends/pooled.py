@@ -9,8 +9,8 @@ from senju.collect.seating import Failure
 from senju.collect.slots import TRANSIENT
 from senju.games import make_game
 from senju.models.weights import Weights
+from senju.opponents.opponent_players import OpponentSettings, OpponentSpec
 from senju.opponents.pool import OpponentPool, OpponentsConfig
-from senju.opponents.table import OpponentSpec, TableSettings
 from tests.backends.common import PLAN, Content, changed, contents, started, weights_of
 
 CONFIG = OpponentsConfig(
@@ -28,8 +28,8 @@ CONFIG = OpponentsConfig(
 def pooled(plan: Plan = PLAN, config: OpponentsConfig = CONFIG, **changes: Any) -> Plan:
     """The plan against opponents."""
     fixed = tuple(OpponentSpec(description) for description in config.fixed)
-    table = TableSettings(fixed, config.in_play, config.self_share, config.epsilon)
-    return changed(plan, opponents=table, num_snapshots=config.num_places, **changes)
+    settings = OpponentSettings(fixed, config.in_play, config.self_share, config.epsilon)
+    return changed(plan, opponents=settings, num_snapshots=config.num_weight_slots, **changes)
 
 
 class PooledPlay:
@@ -56,16 +56,16 @@ class PooledPlay:
             yield contents(rollouts)
             failures = [failure for rollout in rollouts for failure in rollout.failures]
             self.failures += failures
-            self.pool.see(rollouts, failures)
-            self._new_opponents = self.pool.grow(turn + 1, weights_of(plan, plan.seed + turn + 1))
+            self.pool.count_results(rollouts, failures)
+            self._new_opponents = self.pool.add_snapshot(turn + 1, weights_of(plan, plan.seed + turn + 1))
         self.turn += turns
 
     def taken_over_by(self, backend: Backend) -> "PooledPlay":
         """The same on another backend, as after a resume."""
         other = PooledPlay(backend, self.plan, self.pool.config)
         other.pool.load(self.pool.as_dict(), self.pool.weights, self.pool.totals)
-        members = [member for member in other.pool.members if member.place >= 0]
-        other._new_opponents = {member.place: other.pool.weights[member.number] for member in members}
+        weighted = [o for o in other.pool.opponents if o.weight_index >= 0]
+        other._new_opponents = {o.weight_index: other.pool.weights[o.number] for o in weighted}
         backend.restore(self.backend.snapshot(), turn=self.turn)
         other.turn = self.turn
         return other

@@ -28,7 +28,7 @@ CONFIG = OpponentsConfig(
 )
 RAISES, CHEATS = 2, 3
 RACE = changed(PLAN, game={"name": "tests.collect.toy_games:Race"}, keeps_final=True)
-NEVER_DROPPED = Orders(ids=(1, 2, 3), places=(-1, -1, -1), odds=(0.2, 0.4, 0.4))
+NEVER_DROPPED = Orders(ids=(1, 2, 3), weight_indices=(-1, -1, -1), probabilities=(0.2, 0.4, 0.4))
 
 
 def play(backend: Backend, plan: Plan, turns: int) -> tuple[list[list[Content]], list[list[Failure]]]:
@@ -113,7 +113,7 @@ def test_rollouts_continue_when_all_opponents_have_failed() -> None:
     config = CONFIG.model_copy(update={"fixed": (f"{HERE}:cheats_in_the_middle",)})
     plan = pooled(changed(RACE, rollout_steps=30), config)
     with started(plan) as serial:
-        serial.publish(weights_of(plan, 1), 0, Orders(ids=(1,), places=(-1,), odds=(1.0,)))
+        serial.publish(weights_of(plan, 1), 0, Orders(ids=(1,), weight_indices=(-1,), probabilities=(1.0,)))
         for rollout in serial.collect():
             assert (rollout.data.seated[-1] == CURRENT).all()
             assert (rollout.data.seats[-1] >= 0).all()

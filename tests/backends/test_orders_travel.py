@@ -13,11 +13,11 @@ from senju.collect.orders import Orders
 from senju.collect.slots import Rollout
 from senju.games.tic_tac_toe import TicTacToe
 from senju.models.weights import Weights
-from senju.opponents.table import TableSettings
+from senju.opponents.opponent_players import OpponentSettings
 from tests.backends.common import PLAN, SAME_LOGITS, changed, started
 from tests.collect.seated_play import preferring
 
-NUM_PLACES = 4
+NUM_SLOTS = 4
 WHOLE_GAMES = changed(
     PLAN,
     model=SAME_LOGITS,
@@ -26,8 +26,8 @@ WHOLE_GAMES = changed(
     games_per_shard=2,
     rollout_steps=9,
     whole_games=True,  # so that all games of a rollout are drawn in it
-    opponents=TableSettings(epsilon=0.0),
-    num_snapshots=NUM_PLACES,
+    opponents=OpponentSettings(epsilon=0.0),
+    num_snapshots=NUM_SLOTS,
     acting=Acting("action_values"),
 )
 
@@ -40,7 +40,10 @@ def block(version: int) -> Weights:
 def orders(version: int) -> Orders:
     """Explore always or never; and one opponent, whose number and index follow from the version."""
     return Orders(
-        epsilons=(float(version % 2),), ids=(version + 1,), places=(version % NUM_PLACES,), odds=(1.0,)
+        epsilons=(float(version % 2),),
+        ids=(version + 1,),
+        weight_indices=(version % NUM_SLOTS,),
+        probabilities=(1.0,),
     )
 
 
@@ -55,7 +58,7 @@ def require_one_version(rollout: Rollout) -> None:
     assert numbers == [version + 1], "who is drawn"
     first = slot.actions[0, slot.seated[0, :, 0] == version + 1]
     assert len(first)
-    assert (first == version % NUM_PLACES).all(), "whose weights lie in the place"
+    assert (first == version % NUM_SLOTS).all(), "whose weights lie there"
 
 
 @pytest.fixture
@@ -73,9 +76,9 @@ def _hurried() -> Iterator[None]:
 
 
 def opponents() -> dict[int, Weights]:
-    """Each prefers the action of its place."""
-    likes = np.eye(NUM_PLACES, 9).tolist()
-    return {place: preferring(TicTacToe(), likes[place]) for place in range(NUM_PLACES)}
+    """Each prefers the action of its index."""
+    likes = np.eye(NUM_SLOTS, 9).tolist()
+    return {index: preferring(TicTacToe(), likes[index]) for index in range(NUM_SLOTS)}
 
 
 @pytest.mark.slow

@@ -30,7 +30,11 @@ def reproduced(plan: Plan, folder: Path) -> Reproduction:
         played.play(TURN)
         orders = played.pool.orders(TURN, (0.25,))._replace(version=TURN)
         state = serial.snapshot()[1]
-        opponents = {m.place: played.pool.weights[m.number] for m in played.pool.members if m.place >= 0}
+        opponents = {
+            m.weight_index: played.pool.weights[m.number]
+            for m in played.pool.opponents
+            if m.weight_index >= 0
+        }
     weights = weights_of(plan, plan.seed + TURN)
     return Reproduction(plan, 1, TURN, orders, "it failed", state, weights, opponents)
 
@@ -72,7 +76,7 @@ def test_it_plays_with_the_opponents_that_were_there(tmp_path: Path, whole_games
         assert "the trap is sprung" in message
     [path] = (tmp_path / "failed-shards").iterdir()
     reproduction = Reproduction.load(path)
-    assert any(place >= 0 for place in reproduction.orders.places)
+    assert any(place >= 0 for place in reproduction.orders.weight_indices)
     assert np.isin(reproduction.state.seated, (0, *reproduction.orders.ids)).all()
     with pytest.raises(RuntimeError, match="the trap is sprung"):
         reproduction.play()

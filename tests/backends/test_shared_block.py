@@ -31,7 +31,7 @@ def arrays_of(block: RolloutBlock, plan: Plan) -> list[NDArray[Any]]:
     """Every array in the block."""
     turns = range(block.depth + 1)
     states = [block.state(shard, turn) for shard in range(plan.num_shards) for turn in turns]
-    found = [block.weights._header, block.weights._places, *block.stats, *block.opponents]
+    found = [block.weights._header, block.weights._copies, *block.stats, *block.opponents]
     (ring,) = block.rings
     return [*found, *(array for state in states for array in state), *ring.columns, ring.sequence_numbers]
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from senju.backends.shared_weights import NUM_PLACES, SharedWeights
+from senju.backends.shared_weights import NUM_COPIES, SharedWeights
 from senju.workers.shared_memory import open_anonymous
 from tests.backends.weights_player import NUM_PATTERNS, carver, is_pattern, pattern
 
 BLOCK_BYTES = 200_000
-MEMORY_BYTES = 4 * 64 + NUM_PLACES * BLOCK_BYTES
+MEMORY_BYTES = 4 * 64 + NUM_COPIES * BLOCK_BYTES
 
 Player = Callable[[str], "subprocess.Popen[str]"]
 
@@ -102,7 +102,7 @@ def test_reader_never_sees_a_mixture_while_the_writer_never_waits(
     version = 1
     for _ in range(300):
         reader.send_signal(signal.SIGSTOP)
-        for _ in range(NUM_PLACES + 1):
+        for _ in range(NUM_COPIES + 1):
             weights.write(blocks[(version := version + 1) % NUM_PATTERNS], version)
         reader.send_signal(signal.SIGCONT)
         for _ in range(10):
@@ -112,7 +112,7 @@ def test_reader_never_sees_a_mixture_while_the_writer_never_waits(
     reader.send_signal(signal.SIGSTOP)
     reader.kill()
     block, expected = np.zeros(BLOCK_BYTES, np.uint8), np.zeros(BLOCK_BYTES, np.uint8)
-    for later in range(version + 1, version + 2 * NUM_PLACES):
+    for later in range(version + 1, version + 2 * NUM_COPIES):
         publish(weights, later)
         assert weights.read(block)[1] == later
         assert is_pattern(block, later, expected)

@@ -15,7 +15,7 @@ from senju.workers.shared_memory import map_shared
 
 
 def carver(descriptor: int, num_bytes: int) -> Callable[..., NDArray[Any]]:
-    """Cuts the header and the places from the memory."""
+    """Cuts the header and the copies from the memory."""
     block, used = map_shared(descriptor, num_bytes), 0
 
     def allocate(shape: tuple[int, ...] | int, dtype: Any) -> NDArray[Any]:

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from senju.games.shogi.csa import read_csa, read_csa_file
-from senju.opponents.players import RandomPlayer, Table
+from senju.opponents.players import PlayerBatch, RandomPlayer
 from senju.runs.run import Run
 from tests.conftest import Invoke, Train
 from tests.facts import Facts, assert_mentions
@@ -268,7 +268,7 @@ def test_moves_taken_back_are_not_recorded(invoke: Invoke, tmp_path: Path) -> No
 def test_ctrl_c_while_the_opponent_thinks_ends_the_game_and_keeps_it(
     invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def think(player: RandomPlayer, table: Table) -> NDArray[np.int32]:
+    def think(player: RandomPlayer, batch: PlayerBatch) -> NDArray[np.int32]:
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("thinking went on after Ctrl-C")
 

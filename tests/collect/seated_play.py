@@ -15,7 +15,7 @@ from senju.collect.slots import Slot, new_slot
 from senju.games.game import Game, Observations, Outcomes
 from senju.models.model import Model, ModelConfig, build_model
 from senju.models.weights import WeightBlock, Weights
-from senju.opponents.table import OpponentSpec, OpponentTable, TableSettings
+from senju.opponents.opponent_players import OpponentPlayers, OpponentSettings, OpponentSpec
 from senju.timing import StageClock
 from tests.collect.toy_models import ReadsObservation
 
@@ -38,11 +38,11 @@ def preferring(game: Game, preference: Sequence[float]) -> Weights:
 def evenly(*ids: int, snapshots: int = 0, **others: Any) -> Orders:
     """Orders in which all opponents are as likely; the last `snapshots` of them have weights."""
     places = [-1] * (len(ids) - snapshots) + list(range(snapshots))
-    return Orders(ids=ids, places=tuple(places), odds=(1 / len(ids),) * len(ids), **others)
+    return Orders(ids=ids, weight_indices=tuple(places), probabilities=(1 / len(ids),) * len(ids), **others)
 
 
 class Seated:
-    """A shard that is played with a table of opponents."""
+    """A shard that is played with opponents."""
 
     def __init__(
         self,
@@ -60,9 +60,9 @@ class Seated:
         specs = tuple(OpponentSpec(description) for description in fixed)
         self.game, self.num_rows = game, num_rows
         self.model = model or reader(game)
-        self.table = OpponentTable(
+        self.opponents = OpponentPlayers(
             game,
-            TableSettings(specs, **settings),
+            OpponentSettings(specs, **settings),
             [Policy(self.model, acting)],
             [],
             (weights or {}).__getitem__,
@@ -73,7 +73,7 @@ class Seated:
             [Policy(self.model, acting)],
             num_rows,
             StageClock(),
-            others=self.table,
+            opponents=self.opponents,
             whole_games=whole_games,
         )
 

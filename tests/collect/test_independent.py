@@ -22,7 +22,7 @@ from senju.games.tic_tac_toe import TicTacToe
 from senju.kernels import unpack_legal
 from senju.models.model import Model, ModelConfig, build_model
 from senju.models.weights import Weights
-from senju.opponents.table import OpponentSpec, OpponentTable, TableSettings
+from senju.opponents.opponent_players import OpponentPlayers, OpponentSettings, OpponentSpec
 from senju.timing import StageClock
 from tests.collect.seated_play import evenly, preferring
 from tests.collect.toy_games import Meeting, Race, Trio
@@ -154,9 +154,9 @@ class OwnPolicies:
         policies = [Policy(reader(game), acting) for _ in range(game.num_seats)]
         self.weights: dict[int, Weights] = {}
         if fixed or settings.pop("has_snapshots", False):
-            specs = TableSettings(tuple(map(OpponentSpec, fixed)))
-            table = OpponentTable(game, specs, policies, [], self.weights.__getitem__)
-            settings["others"] = table
+            specs = OpponentSettings(tuple(map(OpponentSpec, fixed)))
+            players = OpponentPlayers(game, specs, policies, [], self.weights.__getitem__)
+            settings["opponents"] = players
         self.player = RolloutPlayer(game, policies, NUM_ROWS, StageClock(), **settings)
 
     def play(self, orders: Orders = NO_ORDERS) -> list[Slot]:
@@ -225,7 +225,7 @@ def test_snapshot_plays_each_seat_with_that_seats_network(game: Game) -> None:
     count = game.num_actions
     parts = [preferring(game, [100.0 * (action == seat) for action in range(count)]) for seat in range(2)]
     own.weights[0] = np.concatenate(parts)
-    others, chosen = own.player.others, set()
+    others, chosen = own.player.opponents, set()
     assert others is not None
     original = others.choose
 
@@ -238,5 +238,5 @@ def test_snapshot_plays_each_seat_with_that_seats_network(game: Game) -> None:
         return found
 
     others.choose = noting  # type: ignore[method-assign]
-    own.play(Orders(ids=(1,), places=(0,), odds=(1.0,)))
+    own.play(Orders(ids=(1,), weight_indices=(0,), probabilities=(1.0,)))
     assert chosen == {(0, 0), (1, 1)}

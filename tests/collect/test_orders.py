@@ -37,4 +37,4 @@ def test_empty_orders_name_no_opponent() -> None:
 
 def test_more_opponents_than_there_is_room_for_are_a_mistake_of_ours() -> None:
     with pytest.raises(AssertionError, match=r"3 opponents.* 2"):
-        pack_orders(Orders(ids=(1, 2, 3), places=(0, 1, 2), odds=(1.0, 0.0, 0.0)), 2, 1)
+        pack_orders(Orders(ids=(1, 2, 3), weight_indices=(0, 1, 2), probabilities=(1.0, 0.0, 0.0)), 2, 1)

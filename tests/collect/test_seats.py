@@ -78,7 +78,9 @@ def who_sat(game: Game, slots: list[Slot]) -> dict[tuple[int, int], set[tuple[in
 def test_seats_do_not_change_before_the_game_is_over(game: Game) -> None:
     """Over rollouts of three steps, although in each of them others are to be drawn."""
     seated = three_kinds(game)
-    orders = [evenly(1, 2, 3, 4, snapshots=2)._replace(odds=odds) for odds in np.eye(4).tolist()]
+    orders = [
+        evenly(1, 2, 3, 4, snapshots=2)._replace(probabilities=chances) for chances in np.eye(4).tolist()
+    ]
     slots = [seated.play(3, orders[turn % 4]) for turn in range(24)]
     seen = who_sat(game, slots)
     assert all(len(seatings) == 1 for seatings in seen.values())
@@ -138,9 +140,9 @@ def test_without_opponents_the_learner_plays_against_itself() -> None:
 
 @pytest.mark.parametrize("in_play", [1, 3, 40])
 def test_rollout_has_no_more_opponents_than_are_to_be_in_play(in_play: int) -> None:
-    """Of forty; and over many rollouts each is drawn as often as its odds say."""
-    odds = np.arange(1.0, 41.0) / np.arange(1.0, 41.0).sum()
-    orders = evenly(*range(1, 41))._replace(odds=tuple(odds.tolist()))
+    """Of forty; and over many rollouts each is drawn as often as its probability says."""
+    chances = np.arange(1.0, 41.0) / np.arange(1.0, 41.0).sum()
+    orders = evenly(*range(1, 41))._replace(probabilities=tuple(chances.tolist()))
     seated = Seated(Race(), *["random"] * 40, num_rows=50, in_play=in_play)
     counts = np.zeros(41, np.int64)
     for version in range(40):
@@ -152,7 +154,7 @@ def test_rollout_has_no_more_opponents_than_are_to_be_in_play(in_play: int) -> N
         seated.shard.rows.clock["game"] += 1
     assert counts[0] == 0
     if in_play == 40:
-        assert deviations_from(counts[10:], odds[9:] / odds[9:].sum()) < 4
+        assert deviations_from(counts[10:], chances[9:] / chances[9:].sum()) < 4
     else:  # few active opponents: the heavier half must be met more often, though not to a precise degree
         assert counts[21:].sum() > counts[1:21].sum()
     assert np.count_nonzero(counts) > min(in_play, 25)
@@ -161,7 +163,7 @@ def test_rollout_has_no_more_opponents_than_are_to_be_in_play(in_play: int) -> N
 def test_opponent_that_is_drawn_no_more_finishes_its_games() -> None:
     seated = three_kinds(ConnectFour())
     slots = [seated.play(4, evenly(1, 3, snapshots=1))]
-    leaving = Orders(ids=(1, 3), places=(-1, 0), odds=(1.0, 0.0))
+    leaving = Orders(ids=(1, 3), weight_indices=(-1, 0), probabilities=(1.0, 0.0))
     slots += [seated.play(4, leaving) for _ in range(14)]
     first = slots[0].seated[-1]
     assert 3 in first

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.games.game import Game
-from senju.opponents.players import Player, RandomPlayer, Table
+from senju.opponents.players import Player, PlayerBatch, RandomPlayer
 
 HERE = "tests.collect.toy_opponents"
 
@@ -45,6 +45,6 @@ class Counting(Player):
     def __init__(self, game: Game) -> None:
         self._random = RandomPlayer()
 
-    def choose(self, table: Table) -> NDArray[np.int32]:
-        self.asked.append(table.clock["row"].tolist())
-        return self._random.choose(table)
+    def choose(self, batch: PlayerBatch) -> NDArray[np.int32]:
+        self.asked.append(batch.clock["row"].tolist())
+        return self._random.choose(batch)

@@ -16,7 +16,7 @@ from senju.games import make_game
 from senju.games.game import Game
 from senju.kernels import unpack_legal
 from senju.models.weights import WeightBlock
-from senju.opponents.table import OpponentSpec
+from senju.opponents.opponent_players import OpponentSpec
 from senju.runs.run import Run
 from senju.runs.run_config import resolve_config
 from senju.training.loop import Loop

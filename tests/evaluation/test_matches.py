@@ -13,7 +13,7 @@ from senju.games import make_game
 from senju.games.connect_four import STATE
 from senju.games.connect_four_solver import Solver
 from senju.games.game import Game, States
-from senju.opponents.players import MinimaxPlayer, PerfectPlayer, Player, RandomPlayer, Table
+from senju.opponents.players import MinimaxPlayer, PerfectPlayer, Player, PlayerBatch, RandomPlayer
 from senju.opponents.score import Score, wilson_interval
 from senju.runs.run import Run
 from tests.facts import mentions
@@ -81,11 +81,11 @@ class Recorder(Player):
         self.name, self.is_deterministic = name, is_deterministic
         self.shown: dict[tuple[int, int], tuple[int, bytes]] = {}  # (game, ply): seat and position
 
-    def choose(self, table: Table) -> NDArray[np.int32]:
-        for row in range(len(table.states)):
-            place = int(table.clock[row]["row"]), int(table.clock[row]["step"])
-            self.shown[place] = int(table.observations.seats[row, 0]), table.states[row].tobytes()
-        legal = table.observations.legal[:, 0, 0]
+    def choose(self, batch: PlayerBatch) -> NDArray[np.int32]:
+        for row in range(len(batch.states)):
+            place = int(batch.clock[row]["row"]), int(batch.clock[row]["step"])
+            self.shown[place] = int(batch.observations.seats[row, 0]), batch.states[row].tobytes()
+        legal = batch.observations.legal[:, 0, 0]
         lowest = np.log2((legal & -legal.view(np.int64).view(np.uint64)).astype(np.float64))
         return lowest.astype(np.int32)[:, None]
 

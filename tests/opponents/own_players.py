@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.games.game import Game
-from senju.opponents.players import Player, RandomPlayer, Table
+from senju.opponents.players import Player, PlayerBatch, RandomPlayer
 
 HERE = __name__
 
@@ -58,10 +58,10 @@ class Centre(Player):
     def __init__(self, game: Game) -> None:
         self.game, self.name = game, "centre"
 
-    def choose(self, table: Table) -> NDArray[np.int32]:
-        assert len(table.states) == len(table.clock)
-        self.batches.append(len(table.clock))
-        legal = np.array([int(words[0]) for words in table.observations.legal[:, 0]])
+    def choose(self, batch: PlayerBatch) -> NDArray[np.int32]:
+        assert len(batch.states) == len(batch.clock)
+        self.batches.append(len(batch.clock))
+        legal = np.array([int(words[0]) for words in batch.observations.legal[:, 0]])
         options = [[action for action in range(64) if bits >> action & 1] for bits in legal.tolist()]
         return np.array([[actions[len(actions) // 2]] for actions in options], np.int32)
 
@@ -74,22 +74,22 @@ class Crasher(Player):
     def __init__(self, game: Game) -> None:
         self.name = "crasher"
 
-    def choose(self, table: Table) -> NDArray[np.int32]:
+    def choose(self, batch: PlayerBatch) -> NDArray[np.int32]:
         raise KeyError("lost")
 
 
 class Shapeless(Crasher):
     """A class that forgets the axis of the places."""
 
-    def choose(self, table: Table) -> NDArray[np.int32]:
-        return np.zeros(len(table.clock), np.int32)
+    def choose(self, batch: PlayerBatch) -> NDArray[np.int32]:
+        return np.zeros(len(batch.clock), np.int32)
 
 
 class Illegal(Crasher):
     """A class whose last answer is out of range."""
 
-    def choose(self, table: Table) -> NDArray[np.int32]:
-        actions = RandomPlayer().choose(table)
+    def choose(self, batch: PlayerBatch) -> NDArray[np.int32]:
+        actions = RandomPlayer().choose(batch)
         actions[-1] = 99
         return actions
 
@@ -100,5 +100,5 @@ class Unmade(Player):
     def __init__(self, game: Game) -> None:
         raise OSError("no opening book")
 
-    def choose(self, table: Table) -> NDArray[np.int32]:
+    def choose(self, batch: PlayerBatch) -> NDArray[np.int32]:
         raise AssertionError

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from senju.games import connect_four, tic_tac_toe
 from senju.games.game import Game, States
 from senju.games.rows import CLOCK
-from senju.opponents.players import Player, Table
+from senju.opponents.players import Player, PlayerBatch
 
 
 def noughts(*boards: str) -> States:
@@ -36,4 +36,4 @@ def choose(game: Game, player: Player, states: States, seed: int = 0, step: int 
     game.observe(states, observations)
     clock = np.zeros(len(states), CLOCK)
     clock["row"], clock["step"] = np.arange(len(states)), step
-    return player.choose(Table(states, observations, clock, np.uint64(seed), stream=17))[:, 0]
+    return player.choose(PlayerBatch(states, observations, clock, np.uint64(seed), stream=17))[:, 0]

@@ -14,7 +14,7 @@ from senju.games import make_game
 from senju.games.game import Game
 from senju.games.rows import CLOCK
 from senju.opponents.functions import FunctionPlayer, described_player
-from senju.opponents.players import Player, RandomPlayer, Table
+from senju.opponents.players import Player, PlayerBatch, RandomPlayer
 from tests.facts import Facts, mentions
 from tests.opponents import own_players
 from tests.opponents.positions import noughts
@@ -31,20 +31,20 @@ def load(game: Game, name: str) -> Player:
     return described_player(game, f"{HERE}:{name}")
 
 
-def table_of(game: Game, *boards: str, seed: int = 1, step: int = 0) -> Table:
+def table_of(game: Game, *boards: str, seed: int = 1, step: int = 0) -> PlayerBatch:
     """What a player sees in rows 10, 11, … of game 7."""
     states = noughts(*boards)
     observations = game.new_observations(len(states))
     game.observe(states, observations)
     clock = np.zeros(len(states), CLOCK)
     clock["row"], clock["game"], clock["step"] = 10 + np.arange(len(states)), 7, step
-    return Table(states, observations, clock, np.uint64(seed), 5)
+    return PlayerBatch(states, observations, clock, np.uint64(seed), 5)
 
 
 def test_a_function_chooses_row_by_row(game: Game) -> None:
-    table = table_of(game, "X.. ... ...", "XOX OX. ...")
-    assert load(game, "first").choose(table).tolist() == [[1], [5]]
-    assert load(game, "last").choose(table).tolist() == [[8], [8]]
+    batch = table_of(game, "X.. ... ...", "XOX OX. ...")
+    assert load(game, "first").choose(batch).tolist() == [[1], [5]]
+    assert load(game, "last").choose(batch).tolist() == [[8], [8]]
 
 
 def test_a_users_own_class_is_a_player_too(game: Game) -> None:
@@ -60,15 +60,15 @@ def test_random_numbers_depend_on_row_game_and_step_alone(game: Game) -> None:
     both = player.choose(table_of(game, empty, empty))
     assert (player.choose(table_of(game, empty, empty)) == both).all()
     alone = table_of(game, empty, empty)
-    second = Table(alone.states[1:], *_second(alone), alone.seed, alone.stream)
+    second = PlayerBatch(alone.states[1:], *_second(alone), alone.seed, alone.stream)
     assert player.choose(second).tolist() == both[1:].tolist()
     drawn = [player.choose(table_of(game, *[empty] * 9, step=step)).tolist() for step in range(9)]
     assert len({str(actions) for actions in drawn}) == 9
 
 
-def _second(table: Table) -> tuple[Any, Any]:
-    observation, legal, seats = table.observations
-    return type(table.observations)(observation[1:], legal[1:], seats[1:]), table.clock[1:]
+def _second(batch: PlayerBatch) -> tuple[Any, Any]:
+    observation, legal, seats = batch.observations
+    return type(batch.observations)(observation[1:], legal[1:], seats[1:]), batch.clock[1:]
 
 
 def test_neighbouring_rows_share_no_random_numbers(game: Game) -> None:
@@ -86,18 +86,18 @@ def test_neighbouring_rows_share_no_random_numbers(game: Game) -> None:
 
 
 def test_a_function_may_write_to_what_it_is_given(game: Game) -> None:
-    table = table_of(game, "XO. ... ...")
-    before = table.observations.observation.copy(), table.observations.legal.copy()
-    assert load(game, "scribbler").choose(table).tolist() == [[2]]
-    assert (table.observations.observation == before[0]).all()
-    assert (table.observations.legal == before[1]).all()
+    batch = table_of(game, "XO. ... ...")
+    before = batch.observations.observation.copy(), batch.observations.legal.copy()
+    assert load(game, "scribbler").choose(batch).tolist() == [[2]]
+    assert (batch.observations.observation == before[0]).all()
+    assert (batch.observations.legal == before[1]).all()
 
 
 def test_a_function_that_raises_is_named_with_game_row_and_step(game: Game) -> None:
-    table = table_of(game, "X.. ... ...", "XOX OX. ...", step=5)
+    batch = table_of(game, "X.. ... ...", "XOX OX. ...", step=5)
     expected = f"{HERE}:stumbler.*ZeroDivisionError: too many stones.*tic_tac_toe.*row 11, game 7, step 5"
     with pytest.raises(OpponentError, match=expected) as caught:
-        load(game, "stumbler").choose(table)
+        load(game, "stumbler").choose(batch)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 

@@ -12,14 +12,14 @@ from senju.algorithms.learner_runner import (
     LearnerRunner,
     LearnerSettings,
     SequentialLearners,
-    Trained,
+    TrainingResult,
     TrainingTask,
 )
 from senju.collect.slots import Ring, RingShape
 from senju.games.game import SeatView
 from senju.runs.seats import new_learner
 from senju.training.learner_processes import LearnerProcesses
-from senju.workers.shared_memory import Carver, map_shared, open_anonymous
+from senju.workers.shared_memory import ArrayAllocator, map_shared, open_anonymous
 from tests.backends.common import new_plan, wait_until
 from tests.training import trap_models
 
@@ -51,10 +51,10 @@ class World:
 
     def __init__(self, seats: Sequence[LearnerSettings]) -> None:
         self.seats, self.turn = list(seats), 0
-        counter = Carver(None)
+        counter = ArrayAllocator(None)
         self._lay_out(counter)
         self.memory = open_anonymous(counter.num_bytes)
-        self.rings = self._lay_out(Carver(map_shared(self.memory, counter.num_bytes)))
+        self.rings = self._lay_out(ArrayAllocator(map_shared(self.memory, counter.num_bytes)))
 
     def _lay_out(self, allocate: Any) -> list[Ring]:
         shapes = [
@@ -156,7 +156,7 @@ def require_equal(runner: LearnerRunner, oracle: LearnerRunner, seats: Sequence[
         assert all_of(runner, seat.seat) == all_of(oracle, seat.seat), seat.name
 
 
-def metrics_of(learned: Sequence[Trained]) -> list[tuple[int, dict[str, float]]]:
+def metrics_of(learned: Sequence[TrainingResult]) -> list[tuple[int, dict[str, float]]]:
     """Seats and metrics of trainings, without their times."""
     return [(each.seat, each.metrics) for each in learned]
 

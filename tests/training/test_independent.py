@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from senju.algorithms.dqn import DQN
-from senju.algorithms.learner_group import LearnerGroup
-from senju.algorithms.learner_runner import SequentialLearners, Trained, TrainingTask
+from senju.algorithms.learner_group import Attention, LearnerGroup
+from senju.algorithms.learner_runner import SequentialLearners, TrainingResult, TrainingTask
 from senju.config import Settings
 from senju.errors import ConfigError
 from senju.games import make_game
@@ -217,7 +217,7 @@ class HeldBack(SequentialLearners):
         self.hangs = False
         self.waits: list[list[int]] = []
 
-    def learn(self, tasks: Sequence[TrainingTask]) -> list[Trained]:
+    def learn(self, tasks: Sequence[TrainingTask]) -> list[TrainingResult]:
         self.held += tasks
         self.orders += tasks
         return []
@@ -225,7 +225,9 @@ class HeldBack(SequentialLearners):
     def is_busy(self, seat: int) -> bool:
         return any(task.seat == seat for task in self.held)
 
-    def finish(self, seats: Sequence[int] | None = None, seconds: float | None = None) -> list[Trained]:
+    def finish(
+        self, seats: Sequence[int] | None = None, seconds: float | None = None
+    ) -> list[TrainingResult]:
         if self.hangs and seats is not None:
             self.waits.append(list(seats))
             return []
@@ -253,6 +255,28 @@ def test_collecting_waits_for_a_learner_that_is_too_far_behind() -> None:
     assert not runner.held
 
 
+def test_state_saved_during_a_training_has_its_turns_to_be_trained_again() -> None:
+    layer = {"collect": {"mode": "async"}, "parallel": {"epochs_ahead": 3}, "algorithm": SMALL_PPO}
+    with started(config_of(layer)) as loop:
+        agents = agents_of(loop)
+        assert isinstance(agents.runner, SequentialLearners)
+        agents.runner = runner = HeldBack(agents.runner)
+        runner.attach(loop.backend.rings, loop.game.seat_view)
+        for _ in range(2):
+            agents.update(loop.collect())
+        assert agents.first_new_turn(0, turn=2) == 0
+        during = agents.state()
+        loop.finish()
+        assert agents.first_new_turn(0, turn=2) == 1
+        after = agents.state()
+        agents.load_state(during)
+        agents.update(loop.collect())
+        tasks = [task.turns for task in runner.held if task.seat == 0]
+    assert [turn for turn, _ in during.numbers["new"][0]] == [0, 1]
+    assert [turn for turn, _ in after.numbers["new"][0]] == [1]
+    assert tasks == [(0, 1, 2)]
+
+
 def test_the_run_does_not_wait_twice_for_a_learner_that_hangs() -> None:
     config = config_of({"collect": {"mode": "async"}, "parallel": {"epochs_ahead": 2}})
     with started(config) as loop:
@@ -262,9 +286,19 @@ def test_the_run_does_not_wait_twice_for_a_learner_that_hangs() -> None:
         runner.attach(loop.backend.rings, loop.game.seat_view)
         runner.hangs = True
         for learner in runner.learners:
-            learner.is_following = True
+            learner.is_free_running = True
         lags = [agents.update(loop.collect()).get("agent_0/lag", 0.0) for _ in range(6)]
         runner.hangs = False
         loop.finish()
     assert lags == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     assert runner.waits == [[0, 1]]
+
+
+def test_attention_of_the_agents_that_learn_is_1_on_average() -> None:
+    attention = Attention([True, False, True])
+    for step in range(10):
+        for seat, change in enumerate((0.1, 5.0, 0.3)):
+            attention.record(seat, reward=1.0 + change * step)
+    first, _, last = attention.shares()
+    assert (first + last) / 2 == pytest.approx(1.0)
+    assert first < 1.0 < last

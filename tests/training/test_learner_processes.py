@@ -217,11 +217,13 @@ def test_hung_learner_is_replaced_while_the_others_go_on(team: Team) -> None:
     assert runner.is_busy(hung)
     assert {each.seat for each in learned} >= set(others)
     assert runner.take_events() == [], "no learner was late yet"
-    before = runner.state(hung)  # without asking
+    before, is_trained = runner.state_for_saving(hung)  # without asking
+    assert not is_trained
     assert before.numbers["version"] == team.oracle.learners[hung].version - 1
     learned += runner.finish()
     assert {each.seat: each.metrics for each in learned} == expected
     require_equal(runner, team.oracle, world.seats)
+    assert runner.state_for_saving(hung)[1]
     (event,) = runner.take_events()
     assert event.kind == "learner_hung"
     (seconds,) = re.findall(r"for (\d+\.\d) s", event.message)

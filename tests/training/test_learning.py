@@ -1,4 +1,4 @@
-"""Training learns to play: the strength that the presets reach, with room to spare."""
+"""Training learns to play: the strength that the presets reach, with size to spare."""
 
 import os
 from pathlib import Path

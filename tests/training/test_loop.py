@@ -71,7 +71,7 @@ def test_snapshots_are_taken_played_and_counted() -> None:
     assert [record["pool_size"] for record in metrics] == [0, 1, 2, 3, 3, 3, 3, 3]
     played = {second for _, second in loop.pool.results}
     assert played >= {1, 2, 3, 4}
-    here = {member.number for member in loop.pool.members} | {loop.pool.upcoming}
+    here = {member.number for member in loop.pool.opponents} | {loop.pool.next_number}
     assert {first for first, _ in loop.pool.results} <= here  # what left is forgotten: results stay few
     assert sum(record["opponent_games"] for record in metrics) > 100
 
@@ -185,7 +185,7 @@ def test_whole_games_leave_no_opponent_in_play_between_updates() -> None:
     assert loop.pool is not None
     metrics = many_updates(loop, 10)
     assert sum(record["opponent_games"] for record in metrics) > 150
-    assert len(loop.pool.members) <= 1 + 3 + 1  # the fixed one, a full pool, and who has just left it
+    assert len(loop.pool.opponents) <= 1 + 3 + 1  # the fixed one, a full pool, and who has just left it
 
 
 def test_workers_that_play_ahead_find_every_opponent() -> None:
@@ -197,7 +197,7 @@ def test_workers_that_play_ahead_find_every_opponent() -> None:
     finally:
         loop.close()
     assert loop.pool is not None
-    assert loop.pool.upcoming > 8  # now and then all places are in use: of who left, while games go on
+    assert loop.pool.next_number > 8  # now and then all places are in use: of who left, while games go on
     assert sum(record["opponent_games"] for record in metrics) > 100
 
 
@@ -222,7 +222,7 @@ def test_a_run_of_another_architecture_is_an_opponent_like_any_other(tic_tac_toe
     loop = new_loop({"fixed": [str(tic_tac_toe_run.path)]}, model={"name": "mlp", "hidden": [24, 8]})
     metrics = many_updates(begin(loop), 4)
     assert loop.pool is not None
-    assert loop.pool.members[0].score.games > 0
+    assert loop.pool.opponents[0].score.games > 0
     assert metrics[-1]["largest_ratio_error"] < 1e-5
 
 

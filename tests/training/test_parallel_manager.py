@@ -403,7 +403,7 @@ def test_workers_wait_for_the_next_collect_and_drop_nothing(backend: str, queue_
             status = manager.get_status()
             return [status[f"slots_{state}"] for state in ("held", "ready", "playing", "free")]
 
-        # of each worker the batch just taken, and as many finished ones as there is room for
+        # of each worker the batch just taken, and as many finished ones as there is size for
         wait_until(lambda: slots() == [2, 2 * (queue_maxsize - 1), 0, 0])
         assert {worker["state"] for worker in manager.get_status()["workers"]} == {"waiting"}
         manager.sync_model_to_workers(manager.new_model())

@@ -47,9 +47,9 @@ def test_what_is_saved_is_the_whole_system(train_small: Train) -> None:
     assert {"learner.0.replay.weights", "learner.0.replay.largest"} <= names
     assert any(name.startswith("learner.0.target.") for name in names)
     assert len(checkpoint.state["turns"]) == run.config.plan.policies[0].kept_turns == 8
-    members = checkpoint.state["pool"]["members"]
-    assert [member["name"] for member in members if member["update"] < 0] == ["random"]
-    assert {str(member["number"]) for member in members if member["update"] >= 0} == set(
+    opponents = checkpoint.state["pool"]["opponents"]
+    assert [opponent["name"] for opponent in opponents if opponent["update"] < 0] == ["random"]
+    assert {str(opponent["number"]) for opponent in opponents if opponent["update"] >= 0} == set(
         checkpoint.state["opponents_weights"]
     )
     assert {*checkpoint.state["turns"], *checkpoint.state["opponents_weights"].values()} == {

@@ -27,7 +27,7 @@ SMALL_HUNT: Settings = {
 
 
 def hunt_settings(updates: int = 4, **changes: Any) -> Settings:
-    """Three hunters in a small room, two that learn by DQN and one by PPO."""
+    """Three hunters in a small size, two that learn by DQN and one by PPO."""
     return merged(SMALL_HUNT, {"total_steps": updates * STEPS_PER_UPDATE}, changes)
 
 

@@ -126,7 +126,7 @@ PLAY_AGAINST = """
         file.write(f"{os.getpid()}\\n")
     backend.start(plan)
     weights = new_models(plan).read_weights()
-    backend.publish(weights, 1, Orders(ids=(1, 2), places=(-1, -1), odds=(0.0, 1.0)))
+    backend.publish(weights, 1, Orders(ids=(1, 2), weight_indices=(-1, -1), probabilities=(0.0, 1.0)))
     rollouts = backend.collect()
     moves = [(r.data.seated[0], r.data.actions[0, :, 0]) for r in rollouts]
     print([int(a) for seated, actions in moves for s, a in zip(seated[:, 0], actions) if s == 2])

@@ -18,7 +18,7 @@ FAINT = "#718096"
 
 def tournament_svg(result: TournamentResult) -> str:
     """The picture as SVG; players are sorted by rating."""
-    names = [shortened(result.names[place], LONGEST_NAME) for place in result.ranking]
+    names = [shortened(result.names[index], LONGEST_NAME) for index in result.ranking]
     left = MARGIN + 12 + LETTER * max(map(len, names))
     size = CELL * len(names)
     right = left + size + GAP
@@ -90,7 +90,7 @@ def _square(x: float, y: float, fill: str) -> str:
 
 
 def _ratings(result: TournamentResult, left: float, size: int) -> list[str]:
-    ratings = [result.ratings[place] for place in result.ranking]
+    ratings = [result.ratings[index] for index in result.ranking]
     spans = [(r.mean - Z95 * r.deviation, r.mean + Z95 * r.deviation) for r in ratings]
     ticks = _ticks(min(low for low, _ in spans), max(high for _, high in spans))
     scale = RATINGS / (ticks[-1] - ticks[0])

@@ -16,7 +16,7 @@ from pydantic.dataclasses import dataclass
 from senju.collect.exploration import BY_POLICY, Acting
 from senju.collect.orders import NO_ORDERS, Orders
 from senju.collect.policy import Policy
-from senju.collect.seating import CURRENT, Failure, Others
+from senju.collect.seating import CURRENT, Failure, Opponents
 from senju.errors import OpponentError
 from senju.games.game import Game, Observations
 from senju.games.rows import Rows, Stream, first_allowed
@@ -50,8 +50,8 @@ class OpponentSpec:
 
 
 @dataclass(frozen=True)
-class TableSettings:
-    """How opponents are drawn and play; `TableSettings(**plain)` also takes `fixed` as plain data."""
+class OpponentSettings:
+    """How opponents are drawn and play; `OpponentSettings(**plain)` also takes `fixed` as plain data."""
 
     fixed: tuple[OpponentSpec, ...] = ()
     in_play: int = 4
@@ -63,7 +63,7 @@ class TableSettings:
 def _draw(
     seed: np.uint64, row: int, game: int, draw: int, stream: int, thresholds: NDArray[np.float64]
 ) -> int:
-    """Draw an index with these cumulative odds."""
+    """Draw an index with these cumulative probabilities."""
     chance = unit_interval(random_word(seed, row, game, draw, stream))
     drawn = 0
     while drawn < thresholds.shape[0] - 1 and thresholds[drawn] <= chance:
@@ -76,7 +76,7 @@ def _seat(
     clock: NDArray[np.void],
     seed: np.uint64,
     ids: NDArray[np.int32],
-    thresholds: NDArray[np.float64],  # cumulated odds
+    thresholds: NDArray[np.float64],  # cumulative probabilities
     self_share: float,
     current: int,
     seated: NDArray[np.int32],  # [row, seat]
@@ -109,7 +109,7 @@ class _ReloadableAgent(AgentPlayer):
         self._block.write(weights)
 
 
-class OpponentTable(Others):
+class OpponentPlayers(Opponents):
     """The opponents of one worker: fixed ones, and snapshots whose weights are loaded when they are needed.
 
     Copies of the networks of `policies` play for snapshots, and copies of `fixed_models` for the fixed
@@ -121,7 +121,7 @@ class OpponentTable(Others):
     def __init__(
         self,
         game: Game,
-        settings: TableSettings,
+        settings: OpponentSettings,
         policies: Sequence[Policy],
         fixed_models: Sequence[Model],
         weights_at: Callable[[int], Weights],
@@ -160,15 +160,15 @@ class OpponentTable(Others):
         """Choose the opponents that new games may draw."""
         orders, in_play = self._orders, self.settings.in_play
         drawn = [
-            (number, odds)
-            for number, odds in zip(orders.ids, orders.odds, strict=True)
-            if odds > 0.0 and number not in self._failed
+            (number, probability)
+            for number, probability in zip(orders.ids, orders.probabilities, strict=True)
+            if probability > 0.0 and number not in self._failed
         ]
         self._ids = np.array([number for number, _ in drawn], np.int32)
-        odds = np.array([odds for _, odds in drawn])
-        self._thresholds = np.cumsum(odds) / odds.sum() if drawn else odds
+        probabilities = np.array([probability for _, probability in drawn])
+        self._thresholds = np.cumsum(probabilities) / probabilities.sum() if drawn else probabilities
         if len(drawn) > in_play:
-            # drawn independently with the odds, so that a uniform choice among them keeps the odds
+            # drawn independently, so that a uniform choice among them keeps the probabilities
             row = int(rows.clock[0]["row"])
             active = [
                 _draw(rows.seed, row, orders.version, index, ACTIVE, self._thresholds)
@@ -191,20 +191,20 @@ class OpponentTable(Others):
     ) -> NDArray[np.int64] | None:
         flat = actions.reshape(-1)
         failed: list[NDArray[np.int64]] = []
-        for number, place, part in self._batches.fill(rows, observations, seats, seated):
+        for number, acting_index, part in self._batches.fill(rows, observations, seats, seated):
             positions = self._batches.positions[part]
-            player = self._player(number, place)
+            player = self._player(number, acting_index)
             if player is None:
                 failed.append(positions)
                 continue
-            table = self._batches.table(rows, place, part, player.looks_at_states)
+            batch = self._batches.player_batch(rows, acting_index, part, player.looks_at_states)
             try:
-                flat[positions] = player.choose(table)[:, 0]
+                flat[positions] = player.choose(batch)[:, 0]
             except OpponentError as error:
                 failed.append(positions)
                 if number not in self._failed:
                     self._failed.add(number)
-                    row, game, step = (int(table.clock[0][name]) for name in ("row", "game", "step"))
+                    row, game, step = (int(batch.clock[0][name]) for name in ("row", "game", "step"))
                     self._failures.append(Failure(number, player.name, row, game, step, str(error)))
         return self._give_up(rows, observations, np.concatenate(failed), actions) if failed else None
 
@@ -223,14 +223,14 @@ class OpponentTable(Others):
         actions.reshape(-1)[positions] = first.reshape(-1)[positions]
         return failed_rows
 
-    def _player(self, number: int, place: int) -> Player | None:
+    def _player(self, number: int, acting_index: int) -> Player | None:
         """The opponent of that number; None if it is gone, as when a shard that was set aside plays again."""
         if number <= len(self.settings.fixed):
             if number not in self._fixed:
                 self._fixed[number] = self._new_fixed(number)
             return self._fixed[number]
         players = self._snapshots.pop(number, {})
-        policy = place if len(self._policies) > 1 else 0
+        policy = acting_index if len(self._policies) > 1 else 0
         if policy not in players:
             if number not in self._orders.ids:
                 return None
@@ -253,7 +253,7 @@ class OpponentTable(Others):
         return _ReloadableAgent(self.game, copy.deepcopy(model), acting, self.settings.epsilon)
 
     def _weights_of(self, number: int) -> Weights:
-        return self._weights_at(self._orders.places[self._orders.ids.index(number)])
+        return self._weights_at(self._orders.weight_indices[self._orders.ids.index(number)])
 
     def take_failures(self) -> list[Failure]:
         taken, self._failures = self._failures, []

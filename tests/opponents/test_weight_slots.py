@@ -36,7 +36,7 @@ class World:
         self.chance, self.max_lag, self.ending = chance, max_lag, ending
         config = OpponentsConfig(snapshot_interval=1, size=size)
         self.pool = OpponentPool(config, [], (NUM_SHARDS, NUM_ROWS, 2))
-        self.places: dict[int, int] = {}  # whose weights lie there
+        self.numbers: dict[int, int] = {}  # whose weights lie there
         self.shards = [Shard(index) for index in range(NUM_SHARDS)]
         self.version = self.num_reused = 0
         self.published = self.pool.orders(0, (0.0,))
@@ -53,7 +53,9 @@ class World:
 
     def step(self, shard: Shard) -> None:
         assert shard.orders is not None
-        drawn = [n for n, odds in zip(shard.orders.ids, shard.orders.odds, strict=True) if odds > 0.0]
+        drawn = [
+            n for n, chance in zip(shard.orders.ids, shard.orders.probabilities, strict=True) if chance > 0.0
+        ]
         for row in range(NUM_ROWS):
             if shard.is_new[row]:
                 shard.sitting[row] = self.chance.choice([0, *drawn])
@@ -70,15 +72,15 @@ class World:
     def read_weights(self, orders: Orders, number: int) -> None:
         """Each opponent in a game is in the orders, and its own weights are at the index that they give."""
         if number:
-            assert self.places[orders.places[orders.ids.index(number)]] == number
+            assert self.numbers[orders.weight_indices[orders.ids.index(number)]] == number
 
     def learn(self) -> None:
-        self.pool.see([shard.finished.popleft() for shard in self.shards])
+        self.pool.count_results([shard.finished.popleft() for shard in self.shards])
         self.version += 1
-        for place, weights in self.pool.grow(self.version, np.zeros(1, np.uint8)).items():
+        for index, weights in self.pool.add_snapshot(self.version, np.zeros(1, np.uint8)).items():
             number = self.pool.snapshots[-1].number
-            self.num_reused += place in self.places
-            self.places[place] = number
+            self.num_reused += index in self.numbers
+            self.numbers[index] = number
             assert weights is self.pool.weights[number]
         self.published = self.pool.orders(self.version, (0.0,))
 
@@ -103,4 +105,4 @@ def test_places_are_used_again_in_the_end() -> None:
     for _ in range(1500):
         world.act()
     assert world.num_reused > 20
-    assert len(world.places) == world.pool.config.num_places
+    assert len(world.numbers) == world.pool.config.num_weight_slots
