@@ -158,6 +158,7 @@ FOUNDATION: dict[str, tuple[str, ...]] = {
     "files": (),
     "version": (),
     "timing": (),
+    "events": (),
     "machine": (),
     "memory": (),
     "kernel_fingerprint": (),

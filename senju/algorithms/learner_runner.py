@@ -10,6 +10,7 @@ from typing import NamedTuple
 from senju.algorithms.learner import Learner, LearnerState
 from senju.collect.slots import NO_CLOCK, Ring, Rollout
 from senju.config import Settings
+from senju.events import Event
 from senju.games.game import Game, SeatView
 from senju.machine import math_threads
 from senju.models.weights import Weights
@@ -59,13 +60,6 @@ class TrainingResult(NamedTuple):
     metrics: dict[str, float]
     began: float
     ended: float
-
-
-class LearnerEvent(NamedTuple):
-    """Something a person may want to know: a learner was lost, replaced, …"""
-
-    kind: str
-    message: str
 
 
 class LearnerStatus(NamedTuple):
@@ -145,7 +139,7 @@ class LearnerRunner(ABC):
     def take_timings(self) -> dict[str, float]:
         """Seconds spent in each stage of learning since the last call."""
 
-    def take_events(self) -> list[LearnerEvent]:
+    def take_events(self) -> list[Event]:
         """What happened since the last call that a person may want to know."""
         return []
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from senju.backends.backend import Backend
 from senju.errors import ControlError
+from senju.events import Event, new_event
 from senju.runs.control import ControlServer
 from senju.runs.interrupt import StopRequest
-from senju.workers.role import Event, new_event
 
 logger = logging.getLogger(__name__)
 

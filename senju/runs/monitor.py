@@ -11,10 +11,10 @@ from time import monotonic, time
 from typing import Any
 
 from senju.backends.backend import Backend
+from senju.events import Event
 from senju.files import describe_os_error, encoded, replace_durably
 from senju.runs.metrics import Record, append_record, read_records
 from senju.runs.timeline import LEARNER, Timeline, timeline_svg
-from senju.workers.role import Event
 
 logger = logging.getLogger(__name__)
 

@@ -104,18 +104,19 @@ def agent_bytes(state: LearnerState, weights: Weights) -> AgentBytes:
 
 
 class LearnerMemory:
-    """Weights and states of all agents, as views of one block."""
+    """Weights and states of all agents, and heartbeats of their learners, as views of one block."""
 
     def __init__(self, sizes: Sequence[AgentBytes], block: mmap.mmap | None) -> None:
         self.sizes = list(sizes)
         allocate = ArrayAllocator(block)
         self.weights = [SharedWeights(size.weight_bytes, allocate) for size in sizes]
         self.states = [SharedState(size.state_bytes, allocate) for size in sizes]
+        self.heartbeats = allocate(len(self.sizes), np.float64)  # by worker; there are at most as many
         self.num_bytes = allocate.num_bytes
 
 
 def find_ring(ring: Ring) -> tuple[dict[str, Any], int]:
-    """A ring's shape, and where it begins in the block that a carver cut its arrays from."""
+    """A ring's shape, and where its arrays begin in their block."""
     block = ring.sequence_numbers.base
     assert isinstance(block, mmap.mmap), "the ring does not lie in shared memory"
     return asdict(ring.shape), ring.columns[0].ctypes.data - np.frombuffer(block, np.uint8).ctypes.data

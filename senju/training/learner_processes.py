@@ -15,7 +15,6 @@ import numpy as np
 
 from senju.algorithms.learner import Learner, LearnerState
 from senju.algorithms.learner_runner import (
-    LearnerEvent,
     LearnerRunner,
     LearnerSettings,
     LearnerStatus,
@@ -24,6 +23,7 @@ from senju.algorithms.learner_runner import (
 )
 from senju.backends.plan import Plan
 from senju.collect.slots import Ring
+from senju.events import Event
 from senju.games.game import Game, SeatView
 from senju.machine import available_cores, even_learners, memory_available
 from senju.models.weights import Weights
@@ -204,9 +204,11 @@ class LearnerProcesses(LearnerRunner):
         busy = sum(spent.values())
         return {stage: seconds * waited / busy for stage, seconds in spent.items()} if busy else {}
 
-    def take_events(self) -> list[LearnerEvent]:
+    def take_events(self) -> list[Event]:
         events = self._team.report().events if self._team is not None else []
-        return [LearnerEvent(event.kind, event.message) for event in events]
+        return [
+            event._replace(worker=None) for event in events
+        ]  # it names no learners
 
     def status(self) -> tuple[LearnerStatus, ...]:
         if self._team is None:

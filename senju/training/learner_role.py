@@ -7,8 +7,10 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from senju.algorithms import ALGORITHMS
+from senju.algorithms.gradient_learner import GradientLearner
 from senju.algorithms.learner import Learner
 from senju.algorithms.learner_runner import LearnerSettings, TrainingResult, TrainingTask, rollouts_of
 from senju.algorithms.optimising import load_optimizers
@@ -18,6 +20,7 @@ from senju.games.game import SeatView
 from senju.models import MODELS
 from senju.registry import Registry
 from senju.runs.seats import new_learner
+from senju.timing import StageClock
 from senju.training.learner_memory import AgentBytes, LearnerMemory, TrainingReport, find_ring, map_ring
 from senju.workers.role import Handler, Payload, Role, Start
 from senju.workers.script import find_importable
@@ -75,7 +78,10 @@ class LearnerRole(Role):
         return Payload([seats, view, rings, sizes, is_free_running, self.first_seats.get(index, ())])
 
     def local_handler(self, start: Start) -> "LearnerHandler":
-        return LearnerHandler(self.agents)
+        return LearnerHandler(self.agents, start.index)
+
+    def heartbeat(self, index: int) -> float:
+        return float(self.agents.memory.heartbeats[index])
 
     def task_payload(self, task: Assignment, worker: dict[str, Any]) -> Payload:
         return Payload(task.task)
@@ -118,6 +124,18 @@ def importable_seats(seats: Sequence[LearnerSettings]) -> tuple[list[dict[str, A
     return found, next(filter(None, scripts), None)
 
 
+class HeartbeatClock(StageClock):
+    """Every lap is a heartbeat in shared memory, so that a long training is not taken for a hang."""
+
+    def __init__(self, heartbeats: NDArray[np.float64], index: int) -> None:
+        super().__init__()
+        self._heartbeats, self._index = heartbeats, index
+
+    def lap(self, stage: str) -> None:
+        super().lap(stage)
+        self._heartbeats[self._index] += 1.0
+
+
 class LearnerHandler(Handler):
     """Builds learners when they are needed, from the state in shared memory.
 
@@ -125,9 +143,9 @@ class LearnerHandler(Handler):
     continues from the last complete state.
     """
 
-    def __init__(self, agents: SharedAgents, first_seats: Sequence[int] = ()) -> None:
+    def __init__(self, agents: SharedAgents, index: int, first_seats: Sequence[int] = ()) -> None:
         """Build the learners of `first_seats` now, so that their first training takes no longer."""
-        self._agents = agents
+        self._agents, self._clock = agents, HeartbeatClock(agents.memory.heartbeats, index)
         self._stamps: dict[int, int] = {}  # of the states that the learners are in
         self._learners = {seat: self._restore(seat) for seat in first_seats}
 
@@ -152,6 +170,8 @@ class LearnerHandler(Handler):
     def _restore(self, seat: int) -> Learner:
         learner, saved = self._agents.new_learner(seat), self._agents.memory.states[seat].load()
         learner.load_state(saved.state)
+        if isinstance(learner, GradientLearner):
+            learner.clock = self._clock
         self._stamps[seat] = saved.stamp
         return learner
 
@@ -171,4 +191,5 @@ def new_learner_handler(start: Start) -> LearnerHandler:
     ring_memory, state_memory = (map_shared(file, os.fstat(file).st_size) for file in start.descriptors)
     rings = [map_ring(location, view, ring_memory) for location in locations]
     memory = LearnerMemory([AgentBytes(*size) for size in sizes], state_memory)
-    return LearnerHandler(SharedAgents(seats, view, rings, memory, is_free_running), first_seats)
+    agents = SharedAgents(seats, view, rings, memory, is_free_running)
+    return LearnerHandler(agents, start.index, first_seats)

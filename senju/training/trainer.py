@@ -24,7 +24,6 @@ from senju.runs.timeline import LEARNER
 from senju.timing import StageClock, add_seconds
 from senju.training.persistence import RunPersistence
 from senju.trust import remember
-from senju.workers.role import new_event
 
 logger = logging.getLogger(__name__)
 
@@ -209,7 +208,7 @@ class Trainer:
             self._monitor.timeline.add(track, "train", each.began, each.ended, update=self.update)
             self._trainings[f"agent_{each.seat}/trainings"] += 1.0
         for event in learner.runner.take_events():
-            self._monitor.note(new_event(*event), self.update)
+            self._monitor.note(event, self.update)
         return bool(trained)
 
     def _progress(self, metrics: dict[str, float]) -> TrainingProgress:

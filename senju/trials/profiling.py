@@ -9,6 +9,7 @@ from time import monotonic, perf_counter
 
 from senju.config import Settings
 from senju.errors import RunFolderError
+from senju.events import Event
 from senju.files import describe_os_error
 from senju.machine import available_cores, math_threads
 from senju.memory import keep_freed_memory
@@ -17,7 +18,7 @@ from senju.runs.stages import explain
 from senju.runs.timeline import LEARNER, Timeline, timeline_svg
 from senju.timing import add_seconds
 from senju.trials.rig import Rig, backend_text
-from senju.workers.role import Activity, Event
+from senju.workers.role import Activity
 
 
 @dataclass

@@ -9,7 +9,8 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from senju.errors import SenjuError
-from senju.workers.role import Activity, Event, Report, WorkerHandle, new_event
+from senju.events import Event, new_event
+from senju.workers.role import Activity, Report, WorkerHandle
 
 logger = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ task twice gives the same result, so the team can repeat a task whose worker die
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from time import time
 from typing import Any, ClassVar, NamedTuple
 
 from senju.errors import WorkerError
+from senju.events import Event
 from senju.workers.block import Block
 from senju.workers.channel import Channel
 
@@ -213,26 +213,12 @@ class Activity(NamedTuple):
     ended: float
 
 
-class Event(NamedTuple):
-    """Something a person may want to know: a worker was lost, replaced, …"""
-
-    kind: str
-    message: str
-    worker: int | None
-    time: float  # of `time.time`
-
-
 class Report(NamedTuple):
     """What happened since the last report."""
 
     timings: dict[str, float]  # seconds of each stage; a team alone has none
     activities: list[Activity]
     events: list[Event]
-
-
-def new_event(kind: str, message: str, worker: int | None = None) -> Event:
-    """An event of this moment."""
-    return Event(kind, message, worker, time())
 
 
 @dataclass(frozen=True)

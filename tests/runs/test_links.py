@@ -16,6 +16,7 @@ from senju.backends.serial import Serial
 from senju.errors import CheckpointError, ControlError, RunFolderError, SenjuError
 from senju.evaluation.tournament.round_robin import run_tournament
 from senju.evaluation.tournament.tasks import TournamentSettings
+from senju.events import new_event
 from senju.runs.blobs import BlobStore
 from senju.runs.checkpoint import Checkpoint, CheckpointFolder
 from senju.runs.control import ask
@@ -25,7 +26,6 @@ from senju.runs.run import Run
 from senju.runs.run_socket import listening
 from senju.training.multi_run.api import open_agents
 from senju.workers.boot import remove_unless_alive
-from senju.workers.role import new_event
 from tests.conftest import Train
 from tests.facts import mentions
 

@@ -12,12 +12,12 @@ import pytest
 import senju
 from senju.backends.serial import Serial
 from senju.errors import WorkerError
+from senju.events import new_event
 from senju.runs.control import ask
 from senju.runs.monitor import Monitor, read_events
 from senju.runs.run import Run
 from senju.training.api import prepare
 from senju.training.trainer import TrainingListener, TrainingProgress
-from senju.workers.role import new_event
 from tests.backends.trap_games import order, trap_plan
 from tests.conftest import Invoke, Train
 from tests.facts import assert_mentions, mentions

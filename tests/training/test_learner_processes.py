@@ -39,7 +39,7 @@ from tests.training.learner_worlds import (
     wait_for_pids,
     world_of,
 )
-from tests.training.trap_models import order, was_sprung
+from tests.training.trap_models import DAWDLING_SECONDS, order, was_sprung
 
 pytestmark = pytest.mark.slow
 
@@ -137,6 +137,14 @@ def test_agents_that_learn_are_shared_out_evenly_whichever_they_are() -> None:
         runner.learn(tasks)
         oracle.learn(tasks)
         require_equal(runner, oracle, seats)
+
+
+def test_training_that_takes_longer_than_the_timeout_goes_on_while_it_takes_steps(team: Team) -> None:
+    order(team.folders[TRAPPED_PPO], "dawdle", times=4)
+    assert 4 * DAWDLING_SECONDS > PATIENCE
+    team.learn()
+    assert was_sprung(team.folders[TRAPPED_PPO])
+    assert team.kinds() == []
 
 
 def test_process_that_cannot_get_ready_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """A network that goes wrong on demand while it is trained; it looks for its orders in a folder."""
 
 import os
+import threading
 from pathlib import Path
 
 import torch
@@ -15,6 +16,7 @@ from senju.workers.channel import Kind, Message, SocketChannel
 from tests.backends.trap_games import spring
 
 NAME = f"{__name__}:Trap"
+DAWDLING_SECONDS = 1.7  # of a step
 AT_STEP = 2  # of those that a process has taken: in the middle of a training
 
 
@@ -55,6 +57,9 @@ class Trap(Model):
             path.write_text(f"{kind} {int(times) - 1}")
         else:
             path.rename(self._folder / "sprung")
+        if kind == "dawdle":
+            threading.Event().wait(DAWDLING_SECONDS)
+            return
         if kind == "diverge":
             raise ModelError("update 1: loss not finite: training has diverged")
         spring(kind, self._folder)
