@@ -28,8 +28,8 @@ class WorldRole(Role):
         return str(task.task)
 
     def heartbeat(self, index: int) -> float:
-        """Changes with every result: a thread that waits for others counts as alive while they work."""
-        return float(self._num_results)
+        """With threads, changes with every result: they wait for each other under a lock."""
+        return float(self._num_results) if self.source.settings.parallel.use_threads else 0.0
 
     def result(self, task: Assignment, payload: Payload) -> Any:
         self._num_results += 1
