@@ -17,7 +17,7 @@ from senju.workers.tasks import Assignment
 preload = load_optimizers  # called by the fork server
 logger = logging.getLogger(__name__)
 
-_MOST_KEPT_BYTES = 64 * 2**20  # of arrays in a worker's kept worlds; beyond this, making one is as fast
+_MOST_KEPT_BYTES = 64 * 2**20  # of arrays in all worlds that a worker keeps; beyond this, making one is as fast
 
 
 class EpisodeTask(NamedTuple):
@@ -122,7 +122,7 @@ class EpisodeHandler(Handler):
         num_worlds = self._options.copies if self._source.factory.tells_copies_apart else 1
         num_bytes, obstacle = world.snapshot.num_bytes, world.snapshot.obstacle
         if num_worlds * num_bytes > _MOST_KEPT_BYTES:
-            return f"holds {num_bytes:,} bytes of arrays"
+            return f"takes {num_worlds} × {num_bytes:,} bytes for arrays, more than {_MOST_KEPT_BYTES:,}"
         return f"has a {obstacle}, which cannot be restored" if obstacle else None
 
     def _new_world(self, copy: int, *numbers: int) -> WorldCopy:
