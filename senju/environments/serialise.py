@@ -39,7 +39,10 @@ def restore(root: Any, block: Block, filled: set[int] | None = None) -> Any:
 
 
 class _Writer:
-    """Writes a record of each object, after one that refers to it."""
+    """Writes a record of each object, after one that refers to it.
+
+    It does not use `objects.walk`: that notes the path of each object, and would take half as long again.
+    """
 
     def __init__(self, leave_out: Callable[[object], bool]) -> None:
         self.records: list[ObjectRecord] = []
