@@ -17,9 +17,7 @@ from senju.workers.tasks import Assignment
 preload = load_optimizers  # called by the fork server
 logger = logging.getLogger(__name__)
 
-_MOST_KEPT_BYTES = (
-    64 * 2**20
-)  # of arrays in all worlds that a worker keeps; beyond this, making one is as fast
+_MOST_KEPT_BYTES = 64 * 2**20  # of arrays in all worlds that a worker keeps
 
 
 class EpisodeTask(NamedTuple):
