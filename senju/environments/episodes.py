@@ -127,7 +127,7 @@ class EpisodeHandler(Handler):
 
     def _new_world(self, copy: int, *numbers: int) -> WorldCopy:
         # SystemExit would end this process without a message
-        with locating_errors(lambda _: f"making copy {copy} of the world raised", passing=Exception):
+        with locating_errors(lambda _: f"making copy {copy} of the world raised", unchanged=Exception):
             return WorldCopy(self._source.new_world(copy, Purpose.MAKING, copy, *numbers))
 
 
