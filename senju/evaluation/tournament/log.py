@@ -50,7 +50,7 @@ def opened_log(
 ) -> Iterator["TournamentLog"]:
     """The log of a tournament, new or continued; `schedule` gets the results in it."""
     with ExitStack() as files:
-        with explained(folder):
+        with reporting_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             _lock(files.enter_context(_appending(folder / LOCK)), folder)
             log = TournamentLog(folder / LOG, files.enter_context(_appending(folder / LOG)))
@@ -59,7 +59,7 @@ def opened_log(
 
 
 @contextmanager
-def explained(folder: Path) -> Iterator[None]:
+def reporting_write_errors(folder: Path) -> Iterator[None]:
     """Turn an OSError into a RunFolderError that names the folder."""
     try:
         yield
@@ -114,7 +114,7 @@ class TournamentLog:
         self._append({"first": task.first, "second": task.second, "chunk": task.chunk, "counts": score})
 
     def _append(self, record: dict[str, Any]) -> None:
-        with explained(self.path.parent):
+        with reporting_write_errors(self.path.parent):
             self._file.write(json.dumps(record).encode() + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
