@@ -21,11 +21,7 @@ def svg_text(x: float, y: float, text: str, anchor: str = "start", more: str = "
 
 
 def xml_escaped(text: str) -> str:
-    """Text without control characters, such as a traceback's colours, which XML does not allow.
-
-    >>> xml_escaped("a < b" + chr(27) + "[31m")
-    'a &lt; b [31m'
-    """
+    """Text without control characters, such as a traceback's colours, which XML does not allow."""
     return escape("".join(character if character.isprintable() else " " for character in text))
 
 

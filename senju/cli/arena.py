@@ -82,9 +82,9 @@ def arena(
     rules = _game_of(players, game)
     if alone:
         folder = folder or alone.path / ARENA
-        participants = _players_of_run(alone, PAST_SELVES if past is None else past)
+        players = _players_of_run(alone, PAST_SELVES if past is None else past)
     else:
-        participants = _with_past(players, past or 0)
+        players = _with_past(players, past or 0)
     columns = MofNCompleteColumn(), TextColumn("games at most")
     with stop_on_signals() as stop, progress_bar(as_json, *columns) as bar:
         task = bar.add_task("playing", total=None)
@@ -95,14 +95,7 @@ def arena(
             bar.update(task, completed=done, total=most, description=text)
 
         result = run_tournament(
-            rules,
-            participants,
-            folder,
-            settings,
-            num_workers=workers,
-            fresh=fresh,
-            on_progress=show,
-            stop=stop,
+            rules, players, folder, settings, num_workers=workers, fresh=fresh, on_progress=show, stop=stop
         )
     training = alone.training_ratings if alone is not None else ()
     if as_json:

@@ -61,7 +61,6 @@ class TaskRunner(ABC):
     def room(self) -> int:
         """How many more tasks could begin now."""
 
-    @property
     @abstractmethod
     def is_due(self) -> bool:
         """Whether `take` has something to return, or to raise."""
@@ -92,7 +91,6 @@ class CallerRunner(TaskRunner):
     def room(self) -> int:
         return 0 if self._finished else 1
 
-    @property
     def is_due(self) -> bool:
         return bool(self._finished)
 
@@ -131,7 +129,6 @@ class TeamRunner(TaskRunner):
         with self._team.changed:
             return self._team.wanted - len(self._tasks.pending())
 
-    @property
     def is_due(self) -> bool:
         return self._tasks.is_due() or self._team.has_failed
 

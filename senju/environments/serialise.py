@@ -39,10 +39,7 @@ def restore(root: Any, block: Block, filled: set[int] | None = None) -> Any:
 
 
 class _Writer:
-    """Writes a record of each object, after one that refers to it.
-
-    It does not use `objects.walk`: that notes the path of each object, and would take half as long again.
-    """
+    """Writes a record of each object, after one that refers to it."""
 
     def __init__(self, leave_out: Callable[[object], bool]) -> None:
         self.records: list[ObjectRecord] = []
@@ -55,6 +52,7 @@ class _Writer:
 
     def write(self, root: Any) -> None:
         """Write the records of an object and of all that it refers to."""
+        # without `walk`, which notes the path of each object: that would take half as long again
         self._reference(root)
         while self._unwritten:
             value = self._unwritten.pop()

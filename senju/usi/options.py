@@ -29,9 +29,7 @@ class EngineConfig(Part):
     resign_value: int = Field(
         10, ge=0, le=1000, description="Winning chance (‰) to resign below, for 3 moves."
     )
-    max_ply: int = Field(
-        _GAME.max_plies, ge=1, le=MAX_PLIES, description="Plies after which the game ends undecided."
-    )
+    max_ply: int = Field(_GAME.max_plies, ge=1, le=MAX_PLIES, description="Plies until it ends undecided.")
     declaration_rule: Declaration = Field(_GAME.declaration, description="Rule of the entering king.")
     move_overhead: int = Field(30, ge=0, le=60_000, description="Milliseconds every move loses in transit.")
     byoyomi_margin: int = Field(100, ge=0, le=60_000, description="Milliseconds of a clock left unused.")

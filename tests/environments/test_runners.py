@@ -60,7 +60,7 @@ def test_hung_process_is_replaced_while_another_returns_results(tmp_path: Any) -
             while runner.room > 0:
                 runner.submit([""])
             with changed:
-                changed.wait_for(lambda: runner.is_due, 1.0)
+                changed.wait_for(runner.is_due, 1.0)
             finished += [each.result for each in runner.take()]
     finally:
         runner.close()
