@@ -22,12 +22,13 @@ import torch
 import senju
 from senju.config import Settings
 from senju.evaluation.episodes import EpisodesResult, play_episodes
-from senju.evaluation.plot import BOTTOM, COLOURS, HEIGHT, LEFT, RIGHT, TOP, WIDTH, round_step
+from senju.evaluation.plot import BOTTOM, COLOURS, HEIGHT, LEFT, RIGHT, TOP, WIDTH
 from senju.games.game import Game
 from senju.models import make_model
 from senju.runs.agent import Agent
 from senju.runs.run import Run
 from senju.runs.run_config import resolve_config
+from senju.svg import round_step
 
 WORLDS: dict[str, Settings] = {"treasure_hunt": {"num_agents": 3}, "tag": {}, "cleanup": {}}
 WANTED = {"treasure_hunt": 5.0}  # times what random agents get, each agent of each seed

@@ -166,6 +166,7 @@ FOUNDATION: dict[str, tuple[str, ...]] = {
     "kernels": ("kernel_cache",),
     "safe_yaml": (),
     "divisors": (),
+    "svg": (),
     "descendants": (),
     "usercode": ("errors",),
     "config": ("errors", "safe_yaml"),

@@ -82,9 +82,9 @@ def arena(
     rules = _game_of(players, game)
     if alone:
         folder = folder or alone.path / ARENA
-        entrants = _around(alone, PAST_SELVES if past is None else past)
+        players = _players_of_run(alone, PAST_SELVES if past is None else past)
     else:
-        entrants = _with_past(players, past or 0)
+        players = _with_past(players, past or 0)
     columns = MofNCompleteColumn(), TextColumn("games at most")
     with stop_on_signals() as stop, progress_bar(as_json, *columns) as bar:
         task = bar.add_task("playing", total=None)
@@ -95,7 +95,7 @@ def arena(
             bar.update(task, completed=done, total=most, description=text)
 
         result = run_tournament(
-            rules, entrants, folder, settings, num_workers=workers, fresh=fresh, on_progress=show, stop=stop
+            rules, players, folder, settings, num_workers=workers, fresh=fresh, on_progress=show, stop=stop
         )
     training = alone.training_ratings if alone is not None else ()
     if as_json:
@@ -120,7 +120,7 @@ def _game_of(players: Sequence[str], name: str | None) -> Game:
     return run.game
 
 
-def _around(run: Run, num_past: int) -> list[str]:
+def _players_of_run(run: Run, num_past: int) -> list[str]:
     """A run's agent, its past versions and the opponents of its evaluation."""
     evaluation = run.config.evaluation
     others = [name for name in (*evaluation.opponents, *evaluation.final_opponents) if run_of(name) is None]
@@ -129,13 +129,13 @@ def _around(run: Run, num_past: int) -> list[str]:
 
 def _with_past(players: Sequence[str], num_past: int) -> list[str]:
     """The players as given, each run followed by its past versions, unless they are given too."""
-    entrants: list[str] = []
+    participants: list[str] = []
     for player in players:
-        entrants.append(player)
+        participants.append(player)
         run = run_of(player) if num_past and Path(player).is_dir() else None
         if run is not None:
-            entrants += [self for self in reversed(past_selves(run, num_past)) if self not in players]
-    return entrants
+            participants += [past for past in reversed(past_selves(run, num_past)) if past not in players]
+    return participants
 
 
 def show_arena(result: TournamentResult, training: Sequence[Rating] = ()) -> None:

@@ -70,8 +70,8 @@ class _SoakDisplay:
 
     def show(self, now: SoakProgress) -> None:
         """Redraw, or now and then write a line."""
-        done, healed = sum(now.statistics.disturbances.values()), now.statistics.healed
-        text = f"{now.stage}: {now.updates:,} updates, {done:,} disturbances, {healed:,} healed"
+        done, recovered = sum(now.statistics.disturbances.values()), now.statistics.recovered
+        text = f"{now.stage}: {now.updates:,} updates, {done:,} disturbances, {recovered:,} recovered"
         if now.stage == "disturbing":
             workers = f"{text}, {now.workers} workers"
             self._progress.update(self._disturbing, description=workers, completed=now.seconds)
@@ -89,7 +89,7 @@ def _record(report: SoakReport) -> dict[str, Any]:
         **asdict(statistics),
         "own_memory": {**statistics.own_memory._asdict(), "growth": statistics.own_memory.bytes},
         "worker_memory": {**statistics.worker_memory._asdict(), "growth": statistics.worker_memory.bytes},
-        "healed": statistics.healed,
+        "recovered": statistics.recovered,
         "leftovers": report.leftovers,
         "is_equal": report.is_equal,
         "first_different_update": report.first_different_update,
@@ -106,7 +106,7 @@ def _show_report(config: RunConfig, report: SoakReport) -> None:
         "time": duration_text(statistics.seconds),
         "updates": count_text(statistics.updates),
         **{f"{kind}s": count_text(count) for kind, count in statistics.disturbances.items()},
-        "healed": f"{count_text(statistics.healed)} ({', '.join(events) or 'no events'})",
+        "recovered": f"{count_text(statistics.recovered)} ({', '.join(events) or 'no events'})",
         "memory of this process": _growth_text(statistics.own_memory),
         "memory of a worker": _growth_text(statistics.worker_memory),
         "left behind": f"[red]{escape('; '.join(left))}[/]" if left else "[green]nothing[/]",

@@ -87,10 +87,10 @@ def _show_verdicts(config: RunConfig, verdicts: list[Verdict]) -> None:
 
 def _verdicts_table(verdicts: list[Verdict]) -> Table:
     has_kills = any(verdict.kills for verdict in verdicts)
-    of_kills = ("killed", "healed") if has_kills else ()
+    of_kills = ("killed", "recovered") if has_kills else ()
     table = plain_table(("", "result", "updates", "bytes", *of_kills, "weights", "time"), gap=1)
     for verdict in verdicts:
-        kills = [count_text(verdict.kills), count_text(verdict.healed)] if has_kills else []
+        kills = [count_text(verdict.kills), count_text(verdict.recovered)] if has_kills else []
         table.add_row(
             verdict.candidate.name,
             "[green]equal[/]" if verdict.is_equal else "[red]different[/]",

@@ -24,7 +24,7 @@ class WorldOptions(ParallelOptions):
         True, description="Begin each episode in a world as if new; false: trust reset() and memory.clear()."
     )
     seed: int = Field(
-        0, ge=0, lt=2**63, description="Seed of all random numbers; also read from config.seed."
+        0, ge=0, lt=2**63, description="Seed of random numbers; also config.seed or config.experiment.seed."
     )
     timeout: float = Field(
         300.0,

@@ -76,7 +76,7 @@ def refuse_sharing(env: Any, other: Any) -> None:
     owners: dict[Key, str] = {}
     for which, agents in (("one world", env.agents), ("another world", other.agents)):
         for number, agent in enumerate(agents):
-            name, mine = f"{agent_name(agents, number)} of {which}", belongings(agent)
+            name, mine = f"{agent_name(agents, number)} of {which}", owned_objects(agent)
             if shared := next((key for key in mine if key in owners), None):
                 raise ConfigError(
                     f"{name} and {owners[shared]} share {mine[shared]}; each agent needs its own, made "
@@ -85,7 +85,7 @@ def refuse_sharing(env: Any, other: Any) -> None:
             owners |= dict.fromkeys(mine, name)
 
 
-def belongings(agent: Any) -> dict[Key, str]:
+def owned_objects(agent: Any) -> dict[Key, str]:
     """The paths of what must be an agent's own: model, memory, optimizers, weights and arrays."""
     model, memory = agent.model, agent.model.memory
     found: dict[Key, str] = {}

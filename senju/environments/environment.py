@@ -12,7 +12,7 @@ from senju.environments.experience import ExperienceFile
 from senju.environments.factory import Factory, WorldSource
 from senju.environments.generators import generators_restored
 from senju.environments.lessons import LessonRole
-from senju.environments.runners import TaskRunner, TeamRunner, WorldRole
+from senju.environments.runners import CallerRunner, TaskRunner, TeamRunner, WorldRole
 from senju.environments.scheduler import EpochScheduler, ExperimentResult, Listener, Runners
 from senju.environments.world_copy import write_acting
 from senju.machine import available_cores, even_learners, math_threads
@@ -108,7 +108,7 @@ class ParallelEnvironment:
     def _new_runner(self, role: WorldRole, num_workers: int, changed: threading.Condition) -> TaskRunner:
         options = self.settings.parallel
         if num_workers == 0:
-            return TaskRunner(role)
+            return CallerRunner(role)
         executor: Executor = ThreadExecutor()
         if not options.use_threads:
             name, script = self._source.factory.importable()

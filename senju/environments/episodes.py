@@ -17,7 +17,7 @@ from senju.workers.tasks import Assignment
 preload = load_optimizers  # called by the fork server
 logger = logging.getLogger(__name__)
 
-_MOST_KEPT_BYTES = 64 * 2**20  # of arrays in a worker's kept worlds; beyond this, making one is as fast
+_MOST_KEPT_BYTES = 64 * 2**20  # of arrays in all worlds that a worker keeps
 
 
 class EpisodeTask(NamedTuple):
@@ -72,7 +72,7 @@ class EpisodeHandler(Handler):
         self._source, self._descriptor = source, descriptor
         self._options = source.settings.parallel
         self._acting: dict[int, Block] = {}  # by agent: its last published state
-        self._kept: dict[int, WorldCopy] = {}  # by number of the copy, if the factory tells them apart
+        self._kept: dict[int, WorldCopy] = {}  # by number of the copy, if the factory takes it or a seed
         self._can_keep = True
 
     def execute(self, task: Payload) -> Payload:
@@ -91,7 +91,7 @@ class EpisodeHandler(Handler):
 
     def _world(self, epoch: int, copy: int) -> WorldCopy:
         """A world as the factory makes it: a new one, or a played one that is restored."""
-        number = copy if self._source.factory.tells_copies_apart else 0
+        number = copy if self._source.factory.takes_copy_or_seed else 0
         world = self._kept.pop(number, None)
         if world is None or not self._renew(world):
             world = self._new_kept_world(number) if self._can_keep else None
@@ -119,15 +119,15 @@ class EpisodeHandler(Handler):
         return world
 
     def _reason_to_make_anew(self, world: WorldCopy) -> str | None:
-        num_worlds = self._options.copies if self._source.factory.tells_copies_apart else 1
+        num_worlds = self._options.copies if self._source.factory.takes_copy_or_seed else 1
         num_bytes, obstacle = world.snapshot.num_bytes, world.snapshot.obstacle
         if num_worlds * num_bytes > _MOST_KEPT_BYTES:
-            return f"holds {num_bytes:,} bytes of arrays"
+            return f"takes {num_worlds} × {num_bytes:,} bytes for arrays, more than {_MOST_KEPT_BYTES:,}"
         return f"has a {obstacle}, which cannot be restored" if obstacle else None
 
     def _new_world(self, copy: int, *numbers: int) -> WorldCopy:
         # SystemExit would end this process without a message
-        with locating_errors(lambda _: f"making copy {copy} of the world raised", passing=Exception):
+        with locating_errors(lambda _: f"making copy {copy} of the world raised", unchanged=Exception):
             return WorldCopy(self._source.new_world(copy, Purpose.MAKING, copy, *numbers))
 
 

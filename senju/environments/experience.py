@@ -28,8 +28,8 @@ Region = tuple[int, int]  # offset and size of a block in the file of experience
 Changes = dict[str, float]  # by attribute: the growth of a whole number, or another number's new value
 Shape = Any  # a value's structure: its kind, and its parts or the shape of its array
 _Copy = Callable[[Any], NDArray[Any]]
-# The usual arguments, no containers: the class of each, and (index, shape, dtype, copy) of each array.
-_Usual = tuple[tuple[type, ...], list[tuple[int, Any, Any, _Copy]]]
+# Of arguments that are no containers: the class of each, and (index, shape, dtype, copy) of each array.
+_FlatSignature = tuple[tuple[type, ...], list[tuple[int, Any, Any, _Copy]]]
 
 
 class Recorder:
@@ -46,19 +46,19 @@ class Recorder:
         """Begin a new episode."""
         self._shape: Shape = None
         self._leaves: list[list[Any]] = []
-        self._usual: _Usual | None = None
-        self._rows: list[list[Any]] = []  # usual arguments, not in `_leaves` yet; one row for each turn
+        self._flat: _FlatSignature | None = None
+        self._rows: list[list[Any]] = []  # flat arguments, not in `_leaves` yet; one row for each turn
         self.reward = 0.0  # of the turns in `_leaves`
         self.turn = 0
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         """Record a call, and pass it on."""
-        usual = self._usual
-        if usual is None or named or tuple(map(type, given)) != usual[0]:
+        flat = self._flat
+        if flat is None or named or tuple(map(type, given)) != flat[0]:
             self._take(self._bound(given, named))
             return self._add_memory(*given, **named)
         row = list(given)
-        for index, shape, dtype, copy in usual[1]:
+        for index, shape, dtype, copy in flat[1]:
             value = given[index]
             if value.shape != shape or value.dtype != dtype:
                 self._take(self._bound(given, named))
@@ -81,11 +81,12 @@ class Recorder:
         shape = [[name, self._split(name, value, leaves)] for name, value in arguments.items()]
         if self._shape is None:
             self._shape, self._leaves = shape, [[] for _ in leaves]
-            self._usual = _usual(tuple(arguments.values())) if tuple(arguments) == self._names else None
+            is_flat = tuple(arguments) == self._names
+            self._flat = _flat_signature(tuple(arguments.values())) if is_flat else None
         if shape != self._shape:
             raise ConfigError(
-                f"{self._who} remembers {_text(shape)} in turn {self.turn}, and {_text(self._shape)} before; "
-                "expected the same kinds and shapes every turn"
+                f"{self._who} called add_memory with {_text(shape)} in turn {self.turn}, and "
+                f"{_text(self._shape)} before; expected the same kinds and shapes every turn"
             )
         self._put_rows()
         for column, leaf in zip(self._leaves, leaves, strict=True):
@@ -111,8 +112,8 @@ class Recorder:
         array = _array_of(value) if is_tensor else np.asarray(value)
         if array.dtype.kind not in _NUMERIC:
             raise ConfigError(
-                f"{self._who} remembers {name}={value!r} in turn {self.turn}; expected numbers, arrays or "
-                "tensors, or tuples, lists and dictionaries of them"
+                f"{self._who} called add_memory with {name}={value!r} in turn {self.turn}; expected numbers, "
+                "arrays or tensors, or tuples, lists and dictionaries of them"
             )
         is_array = isinstance(value, np.ndarray)
         leaves.append(array.copy() if is_array else array)
@@ -128,11 +129,11 @@ class Recorder:
         self._put_rows()
         columns = [np.array(column) for column in self._leaves]
         if any(column.dtype.kind not in _NUMERIC for column in columns):
-            raise ConfigError(f"{self._who} remembers numbers that are too large for 64 bits")
+            raise ConfigError(f"{self._who} called add_memory with numbers that are too large for 64 bits")
         return Block.pack([self._shape, changes], columns)
 
 
-def _usual(given: tuple[Any, ...]) -> _Usual | None:
+def _flat_signature(given: tuple[Any, ...]) -> _FlatSignature | None:
     """The classes, shapes and dtypes of arguments; None if they hold containers or other objects."""
     arrays: list[tuple[int, Any, Any, _Copy]] = []
     for index, value in enumerate(given):

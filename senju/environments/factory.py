@@ -17,8 +17,6 @@ from senju.registry import import_named
 from senju.workers.role import Payload
 from senju.workers.script import find_importable
 
-_CONFIG_NAMES = ("config", "cfg", "conf", "settings")
-_COPY_NAMES = ("copy", "copy_index", "world_index", "env_index", "index", "rank")
 Factory = Callable[..., Any]
 
 
@@ -38,16 +36,16 @@ class WorldFactory:
         self._parameters = dict(signature.parameters) if signature is not None else {}
 
     @property
-    def tells_copies_apart(self) -> bool:
-        """Whether it has a parameter for the copy's number or for a seed."""
-        return not set(self._parameters).isdisjoint({*_COPY_NAMES, "seed"})
+    def takes_copy_or_seed(self) -> bool:
+        """Whether it makes a world for each copy."""
+        return "copy" in self._parameters or "seed" in self._parameters
 
     def make(self, config: Any, seed: int, copy: int) -> Any:
         """Make a new world."""
-        offered = dict.fromkeys(_CONFIG_NAMES, config) | dict.fromkeys(_COPY_NAMES, copy) | {"seed": seed}
+        offered = {"config": config, "seed": seed, "copy": copy}
         given = {name: offered[name] for name in self._parameters if name in offered}
         unknown = [p.name for p in self._parameters.values() if is_required(p) and p.name not in given]
-        if len(unknown) == 1 and not set(given) & set(_CONFIG_NAMES):
+        if len(unknown) == 1 and "config" not in given:
             given[unknown.pop()] = config
         if unknown:
             raise ConfigError(

@@ -165,12 +165,12 @@ def _as_bytes(value: bytes | bytearray) -> NDArray[np.uint8]:
     return np.array(bytearray(value), np.uint8)
 
 
-def _read_tensor(tensor: Tensor) -> NDArray[Any]:
+def _tensor_bytes(tensor: Tensor) -> NDArray[Any]:
     plain = tensor.detach().cpu().contiguous()
     return plain.reshape(-1).view(torch.uint8).numpy() if plain.numel() else np.empty(0, np.uint8)
 
 
-def _fill_tensor(tensor: Tensor, contents: NDArray[Any]) -> None:
+def _fill_tensor_bytes(tensor: Tensor, contents: NDArray[Any]) -> None:
     if contents.size:  # torch cannot view an empty block as another dtype
         with torch.no_grad():
             tensor.copy_(torch.from_numpy(contents).view(tensor.dtype).reshape(tensor.shape))
@@ -228,61 +228,63 @@ def _new_tuple(meta: Any, contents: list[Any]) -> tuple[Any, ...]:
 
 
 _BUILT_IN = (dict, list, deque, set, tuple)
+# fmt: off
 _KINDS = (
     ObjectKind(
-        *("array", "array", np.ndarray, np.asarray, np.copyto),
-        new=lambda _, data: data.copy(),
+        "array", "array", np.ndarray, read=np.asarray, fill=np.copyto, new=lambda _, data: data.copy(),
         fits=_array_fits,
     ),
-    ObjectKind("number", "array", np.generic, np.asarray, new=lambda _, data: data.copy()[()]),
-    ObjectKind("bytes", "array", bytes, _as_bytes, new=lambda _, data: bytes(data)),
+    ObjectKind("number", "array", np.generic, read=np.asarray, new=lambda _, data: data.copy()[()]),
+    ObjectKind("bytes", "array", bytes, read=_as_bytes, new=lambda _, data: bytes(data)),
     ObjectKind(
-        *("bytearray", "array", bytearray, _as_bytes, lambda value, data: _fill_items(value, bytes(data))),
-        new=lambda _, data: bytearray(data),
+        "bytearray", "array", bytearray, read=_as_bytes,
+        fill=lambda value, data: _fill_items(value, bytes(data)), new=lambda _, data: bytearray(data),
     ),
     ObjectKind(
-        "tensor", "array", Tensor, _read_tensor, _fill_tensor, _new_tensor, _tensor_meta, _tensor_fits
+        "tensor", "array", Tensor, read=_tensor_bytes, fill=_fill_tensor_bytes, new=_new_tensor,
+        meta=_tensor_meta, fits=_tensor_fits,
     ),
     ObjectKind("constant", "none", _CONSTANTS),
     ObjectKind("module", "module", nn.Module, fill=fill_attributes),
     ObjectKind(
-        *("optimizer", "state", STATEFUL, methodcaller("state_dict")),
-        fill=lambda optimizer, state: optimizer.load_state_dict(state),
-        new=_refuse_new,
+        "optimizer", "state", STATEFUL, read=methodcaller("state_dict"),
+        fill=lambda optimizer, state: optimizer.load_state_dict(state), new=_refuse_new,
     ),
-    ObjectKind("random", "state", random.Random, random.Random.getstate, random.Random.setstate),
+    ObjectKind("random", "state", random.Random, read=random.Random.getstate, fill=random.Random.setstate),
     ObjectKind(
-        *("generator", "state", np.random.Generator, attrgetter("bit_generator.state")),
+        "generator", "state", np.random.Generator, read=attrgetter("bit_generator.state"),
         fill=lambda generator, state: setattr(generator.bit_generator, "state", state),
         new=lambda meta, _: np.random.Generator(getattr(np.random, meta)()),
         meta=lambda generator: type(generator.bit_generator).__name__,
     ),
     ObjectKind(
-        *("old generator", "state", np.random.RandomState, methodcaller("get_state", legacy=False)),
+        "old generator", "state", np.random.RandomState, read=methodcaller("get_state", legacy=False),
         fill=np.random.RandomState.set_state,
     ),
     ObjectKind(
-        "torch generator", "state", torch.Generator, torch.Generator.get_state, torch.Generator.set_state
+        "torch generator", "state", torch.Generator, read=torch.Generator.get_state,
+        fill=torch.Generator.set_state,
     ),
-    ObjectKind("dict", "dict", dict, dict, fill_dict, meta=_class_of),
-    ObjectKind("list", "items", list, list, _fill_items, meta=_class_of),
+    ObjectKind("dict", "dict", dict, read=dict, fill=fill_dict, meta=_class_of),
+    ObjectKind("list", "items", list, read=list, fill=_fill_items, meta=_class_of),
     ObjectKind(
-        *("deque", "items", deque, list, partial(_refill, deque.extend), _new_deque),
+        "deque", "items", deque, read=list, fill=partial(_refill, deque.extend), new=_new_deque,
         meta=lambda items: [_class_of(items), items.maxlen],
     ),
-    ObjectKind("set", "items", set, list, partial(_refill, set.update), meta=_class_of),
-    ObjectKind("tuple", "items", tuple, list, new=_new_tuple, meta=_class_of),
-    ObjectKind("frozenset", "items", frozenset, list, new=lambda _, contents: frozenset(contents)),
-    ObjectKind("function", "code", types.FunctionType, _read_function),
-    ObjectKind("cell", "code", types.CellType, _read_cell, _fill_cell),
-    ObjectKind("method", "code", types.MethodType, lambda method: [method.__self__, method.__func__]),
-    ObjectKind("built-in method", "code", types.BuiltinMethodType, lambda method: [method.__self__]),
-    ObjectKind("partial", "code", partial, lambda value: [value.func, value.args, value.keywords]),
+    ObjectKind("set", "items", set, read=list, fill=partial(_refill, set.update), meta=_class_of),
+    ObjectKind("tuple", "items", tuple, read=list, new=_new_tuple, meta=_class_of),
+    ObjectKind("frozenset", "items", frozenset, read=list, new=lambda _, contents: frozenset(contents)),
+    ObjectKind("function", "code", types.FunctionType, read=_read_function),
+    ObjectKind("cell", "code", types.CellType, read=_read_cell, fill=_fill_cell),
+    ObjectKind("method", "code", types.MethodType, read=lambda method: [method.__self__, method.__func__]),
+    ObjectKind("built-in method", "code", types.BuiltinMethodType, read=lambda method: [method.__self__]),
+    ObjectKind("partial", "code", partial, read=lambda value: [value.func, value.args, value.keywords]),
     ObjectKind(
-        *("object", "attributes", object, attributes_of, fill_attributes),
+        "object", "attributes", object, read=attributes_of, fill=fill_attributes,
         meta=lambda value: class_name(type(value)),
     ),
 )
+# fmt: on
 KINDS = {kind.name: kind for kind in _KINDS}
 _BASES = {object, OrderedDict, defaultdict, bytearray} | {
     kind.classes for kind in _KINDS if kind.contents in ("items", "dict", "code")

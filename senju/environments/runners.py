@@ -1,6 +1,6 @@
 """Where the tasks of a user's world are executed: by the calling thread, or by a team of workers."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from threading import Condition
 from time import monotonic
 from typing import Any, NamedTuple
@@ -9,12 +9,14 @@ from senju.environments.experience import ExperienceFile
 from senju.environments.factory import WorldSource
 from senju.usercode import ChildReport, ending_forked_child
 from senju.workers.role import Activity, Executor, Handler, Limits, Payload, Role, Start
-from senju.workers.tasks import Assignment, Tasks
+from senju.workers.tasks import Assignment, Prefer, Tasks
 from senju.workers.team import Team
 
 
 class WorldRole(Role):
     """The base of the two roles: playing episodes and giving lessons."""
+
+    prefer: Prefer | None = None  # the worker that should do a task; None: any
 
     def __init__(self, source: WorldSource, experience: ExperienceFile) -> None:
         self.source, self.experience = source, experience
@@ -28,8 +30,8 @@ class WorldRole(Role):
         return str(task.task)
 
     def heartbeat(self, index: int) -> float:
-        """Changes with every result: a thread that waits for others counts as alive while they work."""
-        return float(self._num_results)
+        """With threads, changes with every result: they wait for each other under a lock."""
+        return float(self._num_results) if self.source.settings.parallel.use_threads else 0.0
 
     def result(self, task: Assignment, payload: Payload) -> Any:
         self._num_results += 1
@@ -47,12 +49,39 @@ class FinishedTask(NamedTuple):
     activity: Activity
 
 
-class TaskRunner:
-    """The calling thread executes each of a role's tasks when it is submitted."""
+class TaskRunner(ABC):
+    """Executes a role's tasks."""
 
     def __init__(self, role: WorldRole) -> None:
         self.role = role
         self.events: list[str] = []  # failures and restarts
+
+    @property
+    @abstractmethod
+    def room(self) -> int:
+        """How many more tasks could begin now."""
+
+    @abstractmethod
+    def is_due(self) -> bool:
+        """Whether `take` has something to return, or to raise."""
+
+    @abstractmethod
+    def submit(self, task: Any) -> None:
+        """Add a task."""
+
+    @abstractmethod
+    def take(self) -> list[FinishedTask]:
+        """The tasks finished since the last call; raises the error that stopped them, if any."""
+
+    def close(self) -> None:  # noqa: B027  # only a team has workers
+        """End all workers; may be called twice."""
+
+
+class CallerRunner(TaskRunner):
+    """The calling thread executes each task when it is submitted."""
+
+    def __init__(self, role: WorldRole) -> None:
+        super().__init__(role)
         self._finished: list[FinishedTask] = []
         self._child = ChildReport()
         self._worker: dict[str, Any] = {}
@@ -60,16 +89,12 @@ class TaskRunner:
 
     @property
     def room(self) -> int:
-        """How many more tasks could begin now."""
         return 0 if self._finished else 1
 
-    @property
     def is_due(self) -> bool:
-        """Whether `take` has something to return, or to raise."""
         return bool(self._finished)
 
     def submit(self, task: Any) -> None:
-        """Add a task."""
         self._handler = self._handler or self.role.local_handler(Start(0, Payload()))
         assignment, began = Assignment(0, task), monotonic()
         with ending_forked_child(self._child.write):
@@ -79,12 +104,8 @@ class TaskRunner:
         self._finished.append(FinishedTask(task, self.role.result(assignment, payload), activity))
 
     def take(self) -> list[FinishedTask]:
-        """The tasks finished since the last call; raises the error that stopped them, if any."""
         taken, self._finished = self._finished, []
         return taken
-
-    def close(self) -> None:
-        """End all workers; may be called twice."""
 
 
 class TeamRunner(TaskRunner):
@@ -94,7 +115,7 @@ class TeamRunner(TaskRunner):
         self, role: WorldRole, executor: Executor, num_workers: int, limits: Limits, changed: Condition
     ) -> None:
         super().__init__(role)
-        self._tasks = Tasks(getattr(role, "prefer", None))
+        self._tasks = Tasks(role.prefer)
         self._team = Team(role, self._tasks, executor, limits, changed=changed)
         try:
             self._team.start(self._team.affordable(num_workers), is_waiting=False)
@@ -108,7 +129,6 @@ class TeamRunner(TaskRunner):
         with self._team.changed:
             return self._team.wanted - len(self._tasks.pending())
 
-    @property
     def is_due(self) -> bool:
         return self._tasks.is_due() or self._team.has_failed
 
@@ -122,8 +142,8 @@ class TeamRunner(TaskRunner):
             self._team.wait_for(lambda: True)
             report, finished = self._team.report(), self._tasks.take()
         self.events += [event.message for event in report.events]
-        results = zip(finished, report.activities, strict=True)  # the team adds both at once
-        return [FinishedTask(task, result, activity) for (task, result), activity in results]
+        activities = {id(activity.task.task): activity for activity in report.activities}
+        return [FinishedTask(task, result, activities[id(task)]) for task, result in finished]
 
     def close(self) -> None:
         self._team.close()

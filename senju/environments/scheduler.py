@@ -132,7 +132,7 @@ class EpochScheduler:
             self._submit_lessons()
             self._submit_episodes()
             with changed:
-                changed.wait_for(lambda: players.is_due or learners.is_due)
+                changed.wait_for(lambda: players.is_due() or learners.is_due())
             for finished in players.take():
                 self._put_episode(finished)
             for finished in learners.take():

@@ -69,20 +69,20 @@ class WorldSnapshot:
         if not array.flags.writeable:
             return [("base", array.base)] if isinstance(array.base, np.ndarray) else ()
         self.num_bytes += array.nbytes
-        self._found.append((_fill_array, array, _read_array))
+        self._found.append((_restore_array, array, _copy_array))
         return enumerate(array.ravel().tolist()) if array.dtype == object else ()
 
     def _visit_tensor(self, tensor: Tensor) -> Iterable[Child]:
         self.num_bytes += tensor.nbytes
-        fill = _fill_all_but_data if type(tensor) is nn.Parameter else _fill_tensor
-        self._found.append((fill, tensor, _read_tensor))
+        fill = _restore_all_but_data if type(tensor) is nn.Parameter else _restore_tensor
+        self._found.append((fill, tensor, _copy_tensor))
         return [("grad", tensor.grad)]
 
     def _visit_object(self, value: Any, kind: ObjectKind) -> Iterable[Child]:
         if kind.fill is not None and kind.contents in ("array", "items", "dict", "code"):
             self._found.append((kind.fill, value, kind.read))
         if type(getattr(value, "__dict__", None)) is dict:
-            self._found.append((_fill_attributes, value, _read_attributes))
+            self._found.append((_restore_attributes, value, _copy_attributes))
         for slot in slots_of(type(value)):
             self._found.append((partial(fill_slot, slot), value, partial(read_slot, slot)))
         return children_of(value, kind)
@@ -90,8 +90,8 @@ class WorldSnapshot:
     def take(self) -> None:
         """Copy everything as it is now."""
         self._contents = [(fill, value, read(value)) for fill, value, read in self._found]
-        self._weights = [copy[:2] for fill, _, copy in self._contents if fill is _fill_all_but_data]
-        self._arrays = [(array, copy) for fill, array, copy in self._contents if fill is _fill_array]
+        self._weights = [copy[:2] for fill, _, copy in self._contents if fill is _restore_all_but_data]
+        self._arrays = [(array, copy) for fill, array, copy in self._contents if fill is _restore_array]
 
     def restore(self) -> bool:
         """Restore all but weights; False: an array has another shape, so the world cannot be used again."""
@@ -127,25 +127,25 @@ def _layout(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tensor.stride(), tuple(tensor.shape)
 
 
-def _read_attributes(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def _copy_attributes(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return value.__dict__, dict(value.__dict__)
 
 
-def _fill_attributes(value: Any, content: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def _restore_attributes(value: Any, content: tuple[dict[str, Any], dict[str, Any]]) -> None:
     attributes, before = content
     if value.__dict__ is not attributes:
         value.__dict__ = attributes
     fill_dict(attributes, before)
 
 
-def _read_array(array: Any) -> Any:
+def _copy_array(array: Any) -> Any:
     """A copy; of a large array of zeros, as replay memories are at first, only its shape."""
     is_zero = array.nbytes > _LARGE and array.flags.c_contiguous and not array.dtype.hasobject
     is_zero = is_zero and not array.reshape(-1).view(np.uint8).any()
     return np.broadcast_to(np.zeros((), array.dtype), array.shape) if is_zero else array.copy()
 
 
-def _fill_array(array: Any, content: Any) -> None:
+def _restore_array(array: Any, content: Any) -> None:
     if content.flags.writeable:
         array[...] = content
         return
@@ -156,11 +156,11 @@ def _fill_array(array: Any, content: Any) -> None:
     data[pages.size :] = 0
 
 
-def _read_tensor(tensor: Tensor) -> tuple[Tensor, Tensor, bool, Tensor | None]:
+def _copy_tensor(tensor: Tensor) -> tuple[Tensor, Tensor, bool, Tensor | None]:
     return tensor.data, tensor.data.clone(), tensor.requires_grad, tensor.grad
 
 
-def _fill_all_but_data(tensor: Tensor, content: tuple[Tensor, Tensor, bool, Tensor | None]) -> None:
+def _restore_all_but_data(tensor: Tensor, content: tuple[Tensor, Tensor, bool, Tensor | None]) -> None:
     place, _, requires_grad, grad = content
     if tensor.data_ptr() != place.data_ptr() or _layout(tensor) != _layout(place):
         tensor.data = place
@@ -170,6 +170,6 @@ def _fill_all_but_data(tensor: Tensor, content: tuple[Tensor, Tensor, bool, Tens
         tensor.grad = grad
 
 
-def _fill_tensor(tensor: Tensor, content: tuple[Tensor, Tensor, bool, Tensor | None]) -> None:
-    _fill_all_but_data(tensor, content)
+def _restore_tensor(tensor: Tensor, content: tuple[Tensor, Tensor, bool, Tensor | None]) -> None:
+    _restore_all_but_data(tensor, content)
     content[0].copy_(content[1])

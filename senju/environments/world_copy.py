@@ -103,7 +103,7 @@ class WorldCopy:
             refuse_forked_child()
         before = [numbers_of(agent) for agent in self._agents]
         num_turns = self._take_turns(epoch, max_turns)
-        self._refuse_other_ways_to_remember()
+        self._refuse_direct_memory_writes()
         after = [numbers_of(agent) for agent in self._agents]
         for agent in self._agents:
             call_hook(agent.model, "end_epoch_action", epoch)
@@ -119,7 +119,7 @@ class WorldCopy:
                     "what it has learned would be lost; make agents where the world is made, and reset them"
                 )
 
-    def _refuse_other_ways_to_remember(self) -> None:
+    def _refuse_direct_memory_writes(self) -> None:
         for number, recorder in enumerate(self._recorders):
             if recorder.is_empty and memory_size(self._agents[number].model.memory):
                 raise ConfigError(
@@ -149,7 +149,7 @@ class WorldCopy:
             agent.add_memory(state, action, reward, done)
 
     def _locate(self, error: BaseException) -> str:
-        number = _whose(error, self._agents)
+        number = _failing_agent(error, self._agents)
         who = agent_name(self._agents, number) if number is not None else "the world"
         return f"{self._where}, turn {self._recorders[0].turn}: {who} raised"
 
@@ -198,11 +198,11 @@ def apply_changes(agent: Any, changes: Changes, before: dict[str, float]) -> Non
 
 
 @contextmanager
-def locating_errors(locate: Callable[[BaseException], str], passing: Any = SenjuError) -> Iterator[None]:
-    """Raise the user's errors as a WorkerError that says where, except those of the classes `passing`."""
+def locating_errors(locate: Callable[[BaseException], str], unchanged: Any = SenjuError) -> Iterator[None]:
+    """Raise the user's errors as a WorkerError that says where, except those of the classes `unchanged`."""
     try:
         yield
-    except passing:
+    except unchanged:
         raise
     except BaseException as error:  # the user's code may raise anything
         if must_propagate(error):
@@ -212,7 +212,7 @@ def locating_errors(locate: Callable[[BaseException], str], passing: Any = Senju
         raise WorkerError(f"{locate(error)} {what}") from error
 
 
-def _whose(error: BaseException, agents: Agents) -> int | None:
+def _failing_agent(error: BaseException, agents: Agents) -> int | None:
     """The index of the agent whose code, or whose model's code, raised an error."""
     found = None
     for frame, _ in traceback.walk_tb(error.__traceback__):

@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import NamedTuple
 
 from senju.runs.metrics import Record
-from senju.runs.timeline import round_step
+from senju.svg import round_step, svg_picture, svg_text
 
 WIDTH, HEIGHT = 720, 360
 LEFT, RIGHT, TOP, BOTTOM = 56, 210, 24, 44
@@ -164,20 +163,6 @@ def _colour(agent: int, num_agents: int) -> str:
 
 def _label(y: float, text: str, colour: str) -> str:
     return svg_text(WIDTH - RIGHT + 8, y, text, more=f' fill="{colour}"')
-
-
-def svg_picture(width: float, height: float, parts: Sequence[str]) -> str:
-    """A picture on a white ground."""
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-        f'height="{height}" font-family="sans-serif" font-size="12">'
-    )
-    return "\n".join([head, f'<rect width="{width}" height="{height}" fill="white"/>', *parts, "</svg>"])
-
-
-def svg_text(x: float, y: float, text: str, anchor: str = "start", more: str = "") -> str:
-    """A text that begins, ends or has its middle at x."""
-    return f'<text x="{round(x, 1)}" y="{round(y, 1)}" text-anchor="{anchor}"{more}>{escape(text)}</text>'
 
 
 def shortened(name: str, longest: int) -> str:

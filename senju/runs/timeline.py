@@ -3,9 +3,9 @@
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import Any, NamedTuple
 
+from senju.svg import round_step, svg_picture, svg_text, xml_escaped
 from senju.workers.role import Activity
 
 LEARNER = "learner"
@@ -144,6 +144,7 @@ LANE, BLOCK = 24, 18  # a lane, and the block in it
 LEGEND_LINE = 20
 SMALLEST = 0.25  # a block so narrow and so close to the one before is not seen, and not drawn
 INK, GRID, GROUND = "#222222", "#e2e8f0", "#f7fafc"
+INKED = f' fill="{INK}"'
 
 
 class SpanStyle(NamedTuple):
@@ -188,7 +189,7 @@ def timeline_svg(timeline: Timeline) -> str:
     """A picture of the last `DRAWN_UPDATES` of the learner, or of all that was recorded."""
     spans = timeline.spans()
     if not spans:
-        return "\n".join([*_head(64), _text(LEFT, 36, "nothing recorded yet"), "</svg>"])
+        return svg_picture(WIDTH, 64, [svg_text(LEFT, 36, "nothing recorded yet")], INKED)
     began, ended = min(span.began for span in spans), max(span.ended for span in spans)
     learned = sorted(span.ended for span in spans if (span.track, span.name) == (LEARNER, "learn"))
     window = _Window(learned[-DRAWN_UPDATES - 1] if len(learned) > DRAWN_UPDATES else began, ended)
@@ -199,38 +200,38 @@ def timeline_svg(timeline: Timeline) -> str:
     bottom = TOP + LANE * len(tracks)
     legend, height = _legend(shown, bool(marks), bottom + 52)
     caption = f"the last {_duration(ended - window.began)} of {_duration(ended - began)} recorded"
-    parts = [*_head(bottom + 44 + height), _text(LEFT, 16, caption), *_axis(window, bottom)]
+    parts = [svg_text(LEFT, 16, caption), *_axis(window, bottom)]
     for index, track in enumerate(tracks):
         lane = [span for span in shown if span.track == track]
         parts += _lane(track, lane, window, TOP + LANE * index)
     for mark in marks:
         x = window.x_of(mark.time)
         parts.append(
-            f'<g stroke="{INK}" fill="{INK}"><title>{_safe(mark.message)}</title>'
+            f'<g stroke="{INK}" fill="{INK}"><title>{xml_escaped(mark.message)}</title>'
             f'<line x1="{x}" y1="{TOP - 8}" x2="{x}" y2="{bottom}" stroke-dasharray="3 2"/>'
             f'<circle cx="{x}" cy="{TOP - 10}" r="4"/></g>'
         )
-    return "\n".join([*parts, *legend, "</svg>"])
+    return svg_picture(WIDTH, bottom + 44 + height, [*parts, *legend], INKED)
 
 
 def _axis(window: _Window, bottom: float) -> list[str]:
     length = window.ended - window.began
     unit, size = ("ms", 1e-3) if length < 2.0 else ("s", 1.0)
     step = round_step(length / size / 8)
-    parts = [_text(WIDTH - RIGHT + 6, TOP - 8, "busy"), _text(LEFT - 8, bottom + 16, unit, "end")]
+    parts = [svg_text(WIDTH - RIGHT + 6, TOP - 8, "busy"), svg_text(LEFT - 8, bottom + 16, unit, "end")]
     for tick in range(math.floor(length / size / step * (1 + 1e-9)) + 1):
         x = window.x_of(window.began + tick * step * size)
         parts.append(f'<line x1="{x}" y1="{TOP - 4}" x2="{x}" y2="{bottom}" stroke="{GRID}"/>')
-        parts.append(_text(x, bottom + 16, f"{tick * step:.6g}", "middle"))
+        parts.append(svg_text(x, bottom + 16, f"{tick * step:.6g}", "middle"))
     return parts
 
 
 def _lane(track: str, spans: Sequence[Span], window: _Window, top: float) -> list[str]:
     width, middle = WIDTH - LEFT - RIGHT, top + BLOCK - 5
     parts = [
-        _text(LEFT - 8, middle, track, "end"),
+        svg_text(LEFT - 8, middle, track, "end"),
         f'<rect x="{LEFT}" y="{top}" width="{width}" height="{BLOCK}" fill="{GROUND}"/>',
-        _text(WIDTH - RIGHT + 6, middle, f"{100 * busy_share(spans, window.began, window.ended):.0f} %"),
+        svg_text(WIDTH - RIGHT + 6, middle, f"{100 * busy_share(spans, window.began, window.ended):.0f} %"),
     ]
     last = 0.0
     for span in spans:
@@ -263,13 +264,13 @@ def _block(span: Span, left: float, right: float, top: float) -> list[str]:
     tooltip = f"{span.name}: {_duration(span.ended - span.began)}" + (f" ({details})" if details else "")
     parts = [
         f'<rect x="{left}" y="{top}" width="{width}" height="{BLOCK}" fill="{colour}"'
-        f"{edge if width > 3 else ''}><title>{_safe(tooltip)}</title></rect>"
+        f"{edge if width > 3 else ''}><title>{xml_escaped(tooltip)}</title></rect>"
     ]
     shard = str(span.details.get("shard", ""))
     if shard and width >= 7 * len(shard) + 6:
         x, y = round(left + width / 2, 2), top + BLOCK - 5
         # let the pointer through to the block and its tooltip
-        parts.append(_text(x, y, shard, "middle", ' pointer-events="none"'))
+        parts.append(svg_text(x, y, shard, "middle", ' pointer-events="none"'))
     return parts
 
 
@@ -289,26 +290,9 @@ def _legend(spans: Sequence[Span], has_marks: bool, y: float) -> tuple[list[str]
             parts.append(f'<rect x="{x}" y="{y - 10}" width="12" height="12" fill="{kind.colour}"/>')
         else:
             parts.append(f'<circle cx="{x + 6}" cy="{y - 4}" r="4" fill="{INK}"/>')
-        parts.append(_text(x + 17, y, label))
+        parts.append(svg_text(x + 17, y, label))
         x += width
     return parts, y - first + LEGEND_LINE
-
-
-def _head(height: float) -> list[str]:
-    return [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
-        f'height="{height}" font-family="sans-serif" font-size="12" fill="{INK}">',
-        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
-    ]
-
-
-def _text(x: float, y: float, text: str, anchor: str = "start", more: str = "") -> str:
-    return f'<text x="{x}" y="{y}" text-anchor="{anchor}"{more}>{_safe(text)}</text>'
-
-
-def _safe(text: str) -> str:
-    """Text without control characters, such as a traceback's colours, which XML does not allow."""
-    return escape("".join(character if character.isprintable() else " " for character in text))
 
 
 def _duration(seconds: float) -> str:
@@ -320,13 +304,3 @@ def _duration(seconds: float) -> str:
     unit, size = ("µs", 1e-6) if seconds < 1e-3 else ("ms", 1e-3) if seconds < 1.0 else ("s", 1.0)
     number = seconds / size
     return f"{number:,.0f} {unit}" if number >= 100 else f"{number:.3g} {unit}"
-
-
-def round_step(least: float) -> float:
-    """The smallest of 1, 2 and 5 times a power of ten that is not less.
-
-    >>> [round_step(least) for least in (0.3, 1.0, 12.0, 60.0)]
-    [0.5, 1.0, 20.0, 100.0]
-    """
-    power = 10.0 ** math.floor(math.log10(max(least, 1e-9)))
-    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))

@@ -10,7 +10,7 @@ from senju.collect.actor import Actor
 from senju.errors import GameContractError, ModelError, NoLegalActionError
 from senju.games.game import Game, Outcomes, States, first_rows, state_bytes
 from senju.models.model import Model
-from senju.search import growth
+from senju.search import grower_kernels as kernels
 from senju.search.settings import SearchConfig
 from senju.search.tree import INNER, Nodes, Tree, start_tree
 from senju.timing import StageClock
@@ -47,7 +47,7 @@ class MoveReplay:
         if deepest > len(self._actions):
             self._actions = np.zeros((2 * deepest, *self._actions.shape[1:]), np.int32)
             self._rows_at = np.zeros(2 * deepest, np.int64)
-        num_levels = growth.trace(nodes, leaves, self._actions, self._rows_at)
+        num_levels = kernels.write_paths(nodes, leaves, self._actions, self._rows_at)
         self._bytes[:num_leaves] = self._root
         outcomes = self.outcomes_of[num_leaves]
         if num_levels == 0:  # the root has no last move
@@ -80,7 +80,7 @@ class Grower:
         self._actor, self.replay = Actor(game, model, size), MoveReplay(game, size)
         self._observations = game.new_observations(size)
         self._seen = [first_rows(self._observations, count) for count in range(size + 1)]
-        self._selection = growth.SelectionSettings(
+        self._selection = kernels.SelectionSettings(
             config.exploration, config.exploration_base, config.first_play, config.virtual_loss
         )
         self._leaves, self._collisions = np.zeros(size, np.int32), np.zeros(size, np.int32)
@@ -95,7 +95,7 @@ class Grower:
     def grow(self, most: int) -> int:
         """Add one batch of at most `most` positions to the tree; return their number."""
         tree, wanted = self.tree, min(self.config.batch_size, most)
-        num_leaves, num_collisions = growth.select(
+        num_leaves, num_collisions = kernels.select(
             tree.nodes, tree.edges, tree.sizes, wanted, self._selection, self._leaves, self._collisions
         )
         self.clock.lap("select")
@@ -136,7 +136,7 @@ class Grower:
             )
         # the tree has room for a batch of positions with every move legal; the kernel does not check
         assert tree.num_edges + num_leaves * self.game.num_actions <= len(tree.edges)
-        verdict, where = growth.expand(
+        verdict, where = kernels.expand(
             tree.nodes, tree.edges, tree.sizes, leaves, *outcomes, logits, values,
             seen.legal, seen.seats, self._results,
         )  # fmt: skip
@@ -146,7 +146,7 @@ class Grower:
         if tree.nodes[leaves[-1]]["depth"] < self.config.look_ahead:  # the last is the shallowest
             self._try_moves(leaves)
             self.clock.lap("try")
-        growth.back_up(tree.nodes, tree.edges, leaves, self._results, self._collisions[:num_collisions])
+        kernels.back_up(tree.nodes, tree.edges, leaves, self._results, self._collisions[:num_collisions])
         self.clock.lap("backup")
 
     def _try_moves(self, leaves: NDArray[np.int32]) -> None:
@@ -165,8 +165,8 @@ class Grower:
             if tree.num_nodes + np.count_nonzero(outcomes.terminated) > len(tree.nodes):
                 continue  # the tree is full: these moves are not tried
             ends = outcomes.rewards, outcomes.terminated
-            if not growth.add_ends(tree.nodes, tree.edges, tree.sizes, index, *ends):
-                self._refuse(growth.BAD_REWARD, index)
+            if not kernels.add_ends(tree.nodes, tree.edges, tree.sizes, index, *ends):
+                self._refuse(kernels.BAD_REWARD, index)
 
     def _refuse(self, verdict: int, index: int) -> NoReturn:
         name, line = self.game.name, []
@@ -175,12 +175,12 @@ class Grower:
             line.append(self.game.action_name(int(node["action"])))
             index = int(node["parent"])
         where = f"{name}, after {' '.join(reversed(line))}" if line else f"{name}, at the root"
-        if verdict == growth.NO_MOVES and not line:
+        if verdict == kernels.NO_MOVES and not line:
             raise NoLegalActionError(f"{where}: the game is over; no move can be searched")
-        if verdict in (growth.BAD_VALUE, growth.BAD_PRIORS):
-            what = "value" if verdict == growth.BAD_VALUE else "policy"
+        if verdict in (kernels.BAD_VALUE, kernels.BAD_PRIORS):
+            what = "value" if verdict == kernels.BAD_VALUE else "policy"
             raise ModelError(f"{where}: the network's {what} is not finite; the weights are damaged")
-        if verdict == growth.BAD_REWARD:
+        if verdict == kernels.BAD_REWARD:
             raise GameContractError(
                 f"{where}: the game gives a reward before its end, or one above 1; search needs one from "
                 "-1 to 1 at the end"

@@ -27,7 +27,7 @@ from senju.errors import ConfigError
 from senju.games.game import Game, States
 from senju.models.model import Model
 from senju.search.grower import Grower
-from senju.search.growth import mix_noise
+from senju.search.grower_kernels import mix_noise
 from senju.search.report import best_line, describe_root
 from senju.search.settings import SearchConfig
 from senju.search.tree import INNER, Tree, find_edge

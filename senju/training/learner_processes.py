@@ -206,9 +206,7 @@ class LearnerProcesses(LearnerRunner):
 
     def take_events(self) -> list[Event]:
         events = self._team.report().events if self._team is not None else []
-        return [
-            event._replace(worker=None) for event in events
-        ]  # it names no learners
+        return [event._replace(worker=None) for event in events]  # it names no learners
 
     def status(self) -> tuple[LearnerStatus, ...]:
         if self._team is None:

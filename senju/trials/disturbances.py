@@ -65,7 +65,7 @@ class Disturber:
         kind = self._chance.choices(list(KINDS), list(KINDS.values()))[0]
         self.counts[kind] += self._apply(kind)
 
-    def calm(self) -> None:
+    def end_pause(self) -> None:
         """End the pause, so that all workers play."""
         self._pause_left = 0
         self._backend.team.resume()

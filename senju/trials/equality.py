@@ -23,7 +23,7 @@ from senju.trials.rig import SERIAL, Rig, backend_settings, backend_text, has_wo
 from senju.trials.scale import require_sync
 
 CHECK_SECONDS = 0.0005  # between two checks whether a worker plays
-EVENTS_OF_HEALING = ("worker_failed", "worker_lost", "worker_hung")
+RECOVERY_EVENTS = ("worker_failed", "worker_lost", "worker_hung")
 
 
 class Candidate(NamedTuple):
@@ -49,7 +49,7 @@ class Verdict:
     num_bytes: int  # found equal
     digest: str  # of the reference's last weights
     kills: int
-    healed: int  # rollouts played again and workers replaced
+    recovered: int  # rollouts played again and workers replaced
     seconds: float
 
     @property
@@ -104,7 +104,7 @@ def verify(
             num_bytes=num_bytes,
             digest=digest_of(reference.learner.weights()),
             kills=kills,
-            healed=sum(event.kind in EVENTS_OF_HEALING for event in rig.backend.report().events),
+            recovered=sum(event.kind in RECOVERY_EVENTS for event in rig.backend.report().events),
             seconds=monotonic() - began,
         )
 

@@ -14,18 +14,18 @@ from senju.errors import ConfigError
 from senju.machine import SHARED_MEMORY, SYSTEM
 
 
-class Belongings(dict[str, set[str]]):
-    """What this process has now, by kind; each entry is a text that names one thing."""
+class ProcessResources(dict[str, set[str]]):
+    """The resources that this process holds, by kind; each entry names one."""
 
-    def beyond(self, before: "Belongings") -> dict[str, list[str]]:
+    def beyond(self, before: "ProcessResources") -> dict[str, list[str]]:
         """What exists now and did not exist before."""
         return {kind: sorted(found - before[kind]) for kind, found in self.items() if found - before[kind]}
 
 
-def belongings(temporary: Path) -> Belongings:
+def process_resources(temporary: Path) -> ProcessResources:
     """Look at this process, at shared memory, and into a folder for temporary files."""
     gc.collect()  # a mapping lives as long as the arrays in it
-    return Belongings(
+    return ProcessResources(
         processes=set(_children()),
         threads={f"{thread.name} ({thread.ident})" for thread in threading.enumerate()},
         descriptors=set(_descriptors()),

@@ -44,7 +44,7 @@ class Profile:
 
     @property
     def steps_per_second(self) -> float:
-        """End to end."""
+        """Steps per second of whole updates: collecting, learning and publishing in turn."""
         return self.steps / self.seconds
 
 

@@ -21,8 +21,8 @@ from senju.runs.run import new_models
 from senju.runs.run_config import RunConfig
 from senju.trials.differences import Difference, compare_states, compare_weights
 from senju.trials.disturbances import READY, Disturber
-from senju.trials.equality import EVENTS_OF_HEALING, digest_of
-from senju.trials.leftovers import belongings, temporary_folder
+from senju.trials.equality import RECOVERY_EVENTS, digest_of
+from senju.trials.leftovers import process_resources, temporary_folder
 from senju.trials.rig import SERIAL, Rig
 from senju.trials.scale import require_sync
 
@@ -64,9 +64,9 @@ class SoakStatistics:
     worker_memory: Growth  # of one worker, on average
 
     @property
-    def healed(self) -> int:
+    def recovered(self) -> int:
         """Rollouts played again and workers replaced."""
-        return sum(self.events.get(kind, 0) for kind in EVENTS_OF_HEALING)
+        return sum(self.events.get(kind, 0) for kind in RECOVERY_EVENTS)
 
 
 class SoakProgress(NamedTuple):
@@ -117,9 +117,9 @@ def soak(
     with Rig(config, SERIAL) as rig:
         rig.update()  # compiles and imports everything, so that only what the run itself opens is new
     with temporary_folder() as folder:
-        before = belongings(folder)
+        before = process_resources(folder)
         result, statistics = _Disturbed(config, seed, on_progress, stop or StopRequest()).run(seconds)
-        leftovers = belongings(folder).beyond(before)
+        leftovers = process_resources(folder).beyond(before)
     return SoakReport(statistics, leftovers, *_check(config, result, statistics, on_progress))
 
 
@@ -148,7 +148,7 @@ class _Disturbed:
             threading.Thread(target=self._train, name="senju soak", daemon=True).start()
             self._disturb_until(began + seconds)
             self._must_stop.set()
-            self._disturber.calm()
+            self._disturber.end_pause()
             while not self._has_ended.wait(0.1):
                 self._require_progress()
             self._look()

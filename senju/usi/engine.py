@@ -78,7 +78,7 @@ class Engine:
     def _read(self, source: Input) -> None:
         try:
             for line in read_lines(source.read):
-                if source.is_stopped or not self.obey_line(line) or self._writer.is_lost:
+                if source.is_stopped or not self.execute_line(line) or self._writer.is_lost:
                     break
             self._has_quit = True
         except OSError as error:  # a terminal that was closed
@@ -88,7 +88,7 @@ class Engine:
             self._stop_search()
             self._jobs.put(None)
 
-    def obey_line(self, line: bytes | None) -> bool:
+    def execute_line(self, line: bytes | None) -> bool:
         """Execute a line (None for one that was too long); False if the engine is to quit."""
         if line is None:
             self._writer.complain(f"a line of more than {MAX_LINE} bytes was ignored")
@@ -100,12 +100,12 @@ class Engine:
             if command is BareCommand.QUIT:
                 return False
             if command is not None:
-                self._obey(command)
+                self._execute(command)
         except SenjuError as error:
             self._writer.complain(error)
         return True
 
-    def _obey(self, command: Command) -> None:
+    def _execute(self, command: Command) -> None:
         match command:
             case BareCommand.USI:
                 for line in (f"id name {self.name}", "id author senju", *option_lines(self.config), "usiok"):

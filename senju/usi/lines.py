@@ -113,11 +113,11 @@ class LineWriter:
         """Send an empty line every few seconds, which shows that the engine still works."""
         done = Event()
 
-        def beat() -> None:
+        def send_empty_lines() -> None:
             while not done.wait(seconds):
                 self.send("")
 
-        thread = Thread(target=beat, name="usi-keep-alive", daemon=True)
+        thread = Thread(target=send_empty_lines, name="usi-keep-alive", daemon=True)
         thread.start()
         try:
             yield

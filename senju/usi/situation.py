@@ -1,6 +1,6 @@
 """The game so far, as the last `position` command gave it: start, moves, and the position they lead to."""
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from senju.errors import IllegalActionError
 from senju.usi.protocol import ProtocolError, SetPosition, quoted
@@ -9,15 +9,16 @@ if TYPE_CHECKING:  # compiled code: loaded when it is first needed
     from senju.games.shogi.game import Shogi
     from senju.games.shogi.position import Position
 
-LONGEST_RECORD: Final = 4096  # plies that a state can hold
+Declaration = Literal["27", "24", "none"]
+MAX_PLIES: Final = 4096  # that a state can hold
 ROOM: Final = 256  # plies to look ahead where a game continues past the limit of plies
 
 
 class ShogiRules(NamedTuple):
-    """The settings of the game `shogi`."""
+    """The settings of the game `shogi`, and their defaults, known before the game is loaded."""
 
     max_plies: int = 512
-    declaration: str = "27"
+    declaration: Declaration = "27"
     history: int = 0
 
     def game(self) -> "Shogi":
@@ -58,7 +59,7 @@ def situation_after(command: SetPosition, rules: ShogiRules, before: Situation |
     """The situation that a `position` command describes; moves that `before` has already are not replayed."""
     if len(command.moves) >= rules.max_plies:  # the game goes on past the limit
         room = ROOM * (len(command.moves) // ROOM + 2)
-        rules = rules._replace(max_plies=min(room, LONGEST_RECORD))
+        rules = rules._replace(max_plies=min(room, MAX_PLIES))
     if before is not None and before.leads_to(command, rules):
         position, actions = before.position.copy(), list(before.actions)
     else:

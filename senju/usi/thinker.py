@@ -50,11 +50,11 @@ class Thinker:
         started = time.monotonic()
         self._model = self._load()
         with _threads(config):
-            self._rehearse(rules, config)
+            self._warm_up(rules, config)
         self.is_ready = True
         log.info("ready after %.1f s", time.monotonic() - started)
 
-    def _rehearse(self, rules: ShogiRules, config: EngineConfig) -> None:
+    def _warm_up(self, rules: ShogiRules, config: EngineConfig) -> None:
         """Run once everything that takes longer the first time."""
         position = situation_after(SetPosition(None, ()), rules).position
         search = self._new_search(position, config)

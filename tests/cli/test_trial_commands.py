@@ -161,7 +161,7 @@ def test_profile_gives_the_stages_and_the_files_as_json(invoke: Invoke) -> None:
 def test_soak_ends_with_counts_leftovers_and_a_verdict(invoke: Invoke) -> None:
     result = invoke("soak", "tic_tac_toe", "--duration", "4", "--seed", "1", "--set", "model.hidden=[16]")
     assert result.exit_code == 0, result.stdout
-    for expected in ("kills", "resizes", "healed", "memory of a worker", "nothing"):
+    for expected in ("kills", "resizes", "recovered", "memory of a worker", "nothing"):
         assert expected in result.stdout
     assert_mentions(result.stdout, "equal", "serial run")
 

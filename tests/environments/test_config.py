@@ -144,7 +144,7 @@ def test_factories_get_what_their_parameters_are_called() -> None:
         2,
         3,
     )
-    assert make(lambda copy_index: copy_index) == 2
+    assert make(lambda rank=8, settings=None, *, index=0: (rank, settings, index)) == (8, None, 0)
     assert make(lambda **options: options) == {}
 
 

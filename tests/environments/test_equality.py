@@ -15,10 +15,11 @@ from senju.environments.episodes import EpisodeRole
 from senju.environments.experience import ExperienceFile
 from senju.environments.lessons import LessonRole
 from senju.environments.scheduler import EpochScheduler
-from senju.environments.world_copy import write_acting
+from senju.environments.world_copy import WorldCopy, write_acting
 from tests.environments.meadow import Meadow, make_config
 from tests.environments.runs import knowledge, learned, run
 from tests.environments.traps import Filing, Marked, Residual
+from tests.facts import assert_mentions
 
 WAYS: dict[str, dict[str, Any]] = {
     "threads": {"use_threads": True},
@@ -102,6 +103,18 @@ def test_worlds_of_some_copies_that_cannot_be_restored_do_not_matter_to_the_othe
         return Residual(config)
 
     assert learned(factory, enabled=False) == learned(plain, enabled=False)
+
+
+def test_limit_of_kept_worlds_counts_a_world_for_each_copy_that_the_factory_tells_apart(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="senju.environments.episodes")
+    size = WorldCopy(Residual(make_config())).snapshot.num_bytes
+    monkeypatch.setattr(episodes, "_MOST_KEPT_BYTES", 3 * size - 1)
+    learned(Residual, enabled=False)
+    assert not caplog.records
+    learned(lambda config, copy: Residual(config), enabled=False)
+    assert_mentions(caplog.text, f"3 × {size:,}", f"{3 * size - 1:,}")
 
 
 def test_kept_worlds_are_equal_too() -> None:

@@ -34,7 +34,7 @@ WRONG: dict[str, tuple[Any, type[SenjuError], str]] = {
     "shapes": (
         traps.Growing,
         ConfigError,
-        r"agent 0 \(Forager\) remembers .*shape \(2,\).* in turn 1, and .*\(1,\)",
+        r"agent 0 \(Forager\) .*add_memory.*shape \(2,\).* in turn 1, and .*\(1,\)",
     ),
     "emptied": (
         traps.Forgetful,

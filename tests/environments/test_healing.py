@@ -20,7 +20,7 @@ import pytest
 from senju.environments.environment import ParallelEnvironment
 from senju.errors import WorkerError
 from senju.machine import available_cores, even_learners
-from senju.trials.leftovers import belongings
+from senju.trials.leftovers import process_resources
 from tests.environments.meadow import Meadow, make_config
 from tests.environments.runs import knowledge, learned
 from tests.environments.traps import Doomed, Trapped
@@ -67,16 +67,16 @@ def test_killed_and_hung_processes_change_no_byte(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_third_death_at_one_task_ends_the_run_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    before = belongings(tmp_path)
+    before = process_resources(tmp_path)
     env = ParallelEnvironment(Doomed, make_config(num_workers=1, parallel_training=False, copies=1))
     with pytest.raises(WorkerError, match=r"epoch 0 of copy 0 failed 3 times.*exit code 5"):
         env.run_experiment_parallel()
-    assert belongings(tmp_path).beyond(before) == {}
+    assert process_resources(tmp_path).beyond(before) == {}
 
 
 @pytest.mark.slow
 def test_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
-    before = belongings(tmp_path)
+    before = process_resources(tmp_path)
     env = ParallelEnvironment(Meadow, make_config(num_workers=1, parallel_training=False))
 
     def interrupt(_: object) -> None:
@@ -85,7 +85,7 @@ def test_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         env.run_experiment_parallel(interrupt)
-    assert belongings(tmp_path).beyond(before) == {}
+    assert process_resources(tmp_path).beyond(before) == {}
 
 
 SCRIPT = """

@@ -27,8 +27,8 @@ def test_picture_of_a_run_is_well_formed_and_names_its_opponents(tic_tac_toe_run
 
 
 def test_names_with_special_characters_keep_the_picture_well_formed() -> None:
-    picture = ElementTree.fromstring(strength_svg([evaluation(10, 'two/<a & "b">@3', 0.5)]))
-    assert 'two/<a & "b">@3 50 %' in [label.text for label in picture.findall(f"{SVG}text")]
+    picture = ElementTree.fromstring(strength_svg([evaluation(10, 'two/<a & "b\x1b">@3', 0.5)]))
+    assert 'two/<a & "b ">@3 50 %' in [label.text for label in picture.findall(f"{SVG}text")]
 
 
 def test_better_is_higher_and_later_is_further_right() -> None:

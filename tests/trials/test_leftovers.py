@@ -9,35 +9,35 @@ from pathlib import Path
 
 import pytest
 
-from senju.trials.leftovers import belongings, temporary_folder
+from senju.trials.leftovers import process_resources, temporary_folder
 from senju.workers.shared_memory import map_shared, open_anonymous
 
 
 @pytest.mark.slow
 def test_nothing_new_is_nothing_left(tmp_path: Path) -> None:
-    assert belongings(tmp_path).beyond(belongings(tmp_path)) == {}
+    assert process_resources(tmp_path).beyond(process_resources(tmp_path)) == {}
 
 
 @pytest.mark.slow
 def test_process_is_seen(tmp_path: Path) -> None:
-    before = belongings(tmp_path)
+    before = process_resources(tmp_path)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        found = belongings(tmp_path).beyond(before)
+        found = process_resources(tmp_path).beyond(before)
         assert [text for text in found["processes"] if f"process {process.pid} " in text]
         process.communicate(b"\n")
-    assert belongings(tmp_path).beyond(before) == {}
+    assert process_resources(tmp_path).beyond(before) == {}
 
 
 @pytest.mark.slow
 def test_descriptor_thread_and_temporary_file_are_seen(tmp_path: Path) -> None:
-    before = belongings(tmp_path)
+    before = process_resources(tmp_path)
     path = tmp_path / "folder" / "file"
     path.parent.mkdir()
     must_end = threading.Event()
     thread = threading.Thread(target=must_end.wait, name="lingering")
     thread.start()
     with path.open("w"):
-        found = belongings(tmp_path).beyond(before)
+        found = process_resources(tmp_path).beyond(before)
     must_end.set()
     thread.join()
     assert found["temporary_files"] == ["folder", "folder/file"]
@@ -47,14 +47,14 @@ def test_descriptor_thread_and_temporary_file_are_seen(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_shared_memory_is_seen_for_as_long_as_it_is_mapped(tmp_path: Path) -> None:
-    before = belongings(tmp_path)
+    before = process_resources(tmp_path)
     descriptor = open_anonymous(4096)
     block = map_shared(descriptor, 4096)
     os.close(descriptor)
     if sys.platform == "linux":
-        assert "shared_memory" in belongings(tmp_path).beyond(before)
+        assert "shared_memory" in process_resources(tmp_path).beyond(before)
     block.close()
-    assert belongings(tmp_path).beyond(before) == {}
+    assert process_resources(tmp_path).beyond(before) == {}
 
 
 def test_temporary_files_go_to_the_trials_own_folder_and_then_as_before() -> None:

@@ -1,4 +1,4 @@
-"""A soak disturbs, heals, compares, and says so when something is not as it should be."""
+"""A soak disturbs, recovers, compares, and says so when something is not as it should be."""
 
 import signal
 import subprocess

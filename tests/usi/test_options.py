@@ -2,9 +2,12 @@
 
 import pytest
 
+from senju.games.shogi.game import ShogiConfig
+from senju.games.shogi.layout import MAX_PLIES
 from senju.search.settings import MAX_TREE_MIB, MAX_TREE_NODES, SearchConfig
 from senju.usi.options import EngineConfig, option_lines, with_option
 from senju.usi.protocol import ProtocolError
+from senju.usi.situation import ShogiRules
 
 NAMES = [
     "USI_Ponder",
@@ -28,6 +31,13 @@ def test_every_option_is_announced_with_its_type() -> None:
     assert "option name USI_Ponder type check default false" in lines
     assert "option name Nodes type spin default 64 min 0 max 1000000000" in lines
     assert "option name DeclarationRule type combo default 27 var 27 var 24 var none" in lines
+
+
+def test_limits_and_defaults_of_the_game_are_those_of_the_rules() -> None:
+    rules = ShogiConfig()
+    lines = list(option_lines(EngineConfig()))
+    assert f"option name MaxPly type spin default {rules.max_plies} min 1 max {MAX_PLIES}" in lines
+    assert ShogiRules() == (rules.max_plies, rules.declaration, rules.history)
 
 
 def test_numbers_fit_into_32_bits_as_programs_expect() -> None:

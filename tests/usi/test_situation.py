@@ -8,7 +8,7 @@ from senju.errors import SenjuError
 from senju.games.shogi.layout import Ending
 from senju.games.shogi.position import Position
 from senju.usi.protocol import ProtocolError, SetPosition
-from senju.usi.situation import LONGEST_RECORD, ShogiRules, situation_after
+from senju.usi.situation import MAX_PLIES, ShogiRules, situation_after
 
 TO_AND_FRO = ("2h1h", "8b9b", "1h2h", "9b8b")  # the start position again, after four plies
 MATE_IN_ONE = "4k4/9/4G4/9/9/9/9/9/4K4 b G 11"
@@ -104,7 +104,7 @@ def test_limit_of_plies_counts_until_it_is_reached() -> None:
 
 
 def test_record_that_is_too_long_to_keep_is_still_followed() -> None:
-    moves = TO_AND_FRO * (LONGEST_RECORD // 4 + 2)
+    moves = TO_AND_FRO * (MAX_PLIES // 4 + 2)
     situation = situation_after(SetPosition(None, moves), ShogiRules())
     assert situation.ply == len(moves)
     assert situation.position.sfen().startswith("lnsgkgsnl/1r5b1/")

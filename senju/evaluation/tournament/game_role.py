@@ -119,7 +119,7 @@ def play_in_processes(
         while not schedule.is_over and not stop.is_set:
             with team.changed:
                 # one more than there are workers: a worker goes on while its result is written
-                while len(tasks.pending()) <= num_workers and (task := schedule.take()) is not None:
+                while len(tasks.pending()) <= num_workers and (task := schedule.next_task()) is not None:
                     tasks.put(task)
                 team.open()
             stop.wait(wake)

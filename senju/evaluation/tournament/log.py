@@ -50,7 +50,7 @@ def opened_log(
 ) -> Iterator["TournamentLog"]:
     """The log of a tournament, new or continued; `schedule` gets the results in it."""
     with ExitStack() as files:
-        with explained(folder):
+        with reporting_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             _lock(files.enter_context(_appending(folder / LOCK)), folder)
             log = TournamentLog(folder / LOG, files.enter_context(_appending(folder / LOG)))
@@ -59,7 +59,7 @@ def opened_log(
 
 
 @contextmanager
-def explained(folder: Path) -> Iterator[None]:
+def reporting_write_errors(folder: Path) -> Iterator[None]:
     """Turn an OSError into a RunFolderError that names the folder."""
     try:
         yield
@@ -97,47 +97,41 @@ class TournamentLog:
             self._file.truncate(0)
             self._append(header)
             return
-        if lines[0] != header:
-            raise RunFolderError(
-                f"{self.path.parent} holds another tournament ({_difference(lines[0], header)}); "
-                "--fresh forgets it and starts anew, --out takes another folder"
-            )
-        for number, record in enumerate(lines[1:], 2):
+        for number, line in enumerate(lines, 1):
             try:
-                task = schedule.task(record["first"], record["second"], record["chunk"])
-                schedule.finish(task, Score(*record["counts"]))
-            except (LookupError, TypeError, ValueError):
-                raise self._damaged(number) from None
+                record = json.loads(line)
+                if number > 1:
+                    task = schedule.task(record["first"], record["second"], record["chunk"])
+                    schedule.finish(task, Score(*record["counts"]))
+            except (LookupError, RecursionError, TypeError, ValueError):
+                raise RunFolderError(
+                    f"{self.path}, line {number} is no line of a tournament; --fresh starts anew, or "
+                    "choose --out"
+                ) from None
+            if number == 1 and record != header:
+                raise RunFolderError(
+                    f"{self.path.parent} holds another tournament ({_difference(record, header)}); "
+                    "--fresh forgets it and starts anew, --out takes another folder"
+                )
 
     def write(self, task: MatchTask, score: Score) -> None:
         """Append the result of a task."""
         self._append({"first": task.first, "second": task.second, "chunk": task.chunk, "counts": score})
 
     def _append(self, record: dict[str, Any]) -> None:
-        with explained(self.path.parent):
+        with reporting_write_errors(self.path.parent):
             self._file.write(json.dumps(record).encode() + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
 
-    def _whole_lines(self) -> list[Any]:
-        """All lines as JSON; a last line that was cut off is removed."""
+    def _whole_lines(self) -> list[bytes]:
+        """All lines; a last line that was cut off is removed."""
         self._file.seek(0)
         *lines, cut = self._file.read().split(b"\n")
         if cut:
             logger.warning("%s: the last line is cut off and removed", self.path)
             self._file.truncate(sum(len(line) + 1 for line in lines))
-        records = []
-        for number, line in enumerate(lines, 1):
-            try:
-                records.append(json.loads(line))
-            except (ValueError, RecursionError):
-                raise self._damaged(number) from None
-        return records
-
-    def _damaged(self, number: int) -> RunFolderError:
-        return RunFolderError(
-            f"{self.path}, line {number} is no line of a tournament; --fresh starts anew, or choose --out"
-        )
+        return lines
 
 
 def _difference(found: Any, wanted: Header) -> str:

@@ -1,18 +1,17 @@
 """A tournament as a picture: a heat map of the scores of all pairs, and the ratings with error bars."""
 
 from collections.abc import Sequence
-from html import escape
 
-from senju.evaluation.plot import COLOURS, GRID, shortened, svg_picture, svg_text
+from senju.evaluation.plot import COLOURS, GRID, shortened
 from senju.evaluation.tournament.result import PairResult, TournamentResult
 from senju.opponents.score import Z95
-from senju.runs.timeline import round_step
+from senju.svg import round_step, svg_picture, svg_text, xml_escaped
 
 CELL = 46  # pixels of a square of the map
 TOP, MARGIN, RATINGS, GAP, LINE = 130, 16, 300, 44, 18
 LONGEST_NAME = 26  # characters
 LETTER = 7.4  # pixels, about
-AHEAD, BEHIND = (43, 108, 176), (192, 86, 33)  # who wins is blue, who loses orange
+AHEAD, BEHIND = (43, 108, 176), (192, 86, 33)  # wins are blue, losses orange
 FAINT = "#718096"
 
 
@@ -56,7 +55,7 @@ def _labels(names: Sequence[str], left: float) -> list[str]:
         middle = (index + 0.5) * CELL
         parts.append(svg_text(left - 8, TOP + middle + 4, name, "end"))
         x, y = left + middle + 4, TOP - 8
-        short = escape(shortened(name, 14))
+        short = xml_escaped(shortened(name, 14))
         parts.append(f'<text transform="translate({x:.1f} {y}) rotate(-45)">{short}</text>')
     return parts
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from senju.evaluation.matches import require_turns_of_two
 from senju.evaluation.tournament.game_role import GameRole, OnResult, play_in_processes
-from senju.evaluation.tournament.log import explained, make_header, opened_log, read_header
+from senju.evaluation.tournament.log import make_header, opened_log, read_header, reporting_write_errors
 from senju.evaluation.tournament.participants import find_participants
 from senju.evaluation.tournament.picture import tournament_svg
 from senju.evaluation.tournament.result import RESULTS, TournamentResult
@@ -57,13 +57,13 @@ def run_tournament(
     header = make_header(game, participants, settings)
     folder = folder or _usual_folder(header)
     with opened_log(folder, header, schedule, fresh) as log:
-        with explained(folder):
+        with reporting_write_errors(folder):
             for path in (folder / RESULTS, folder / PICTURE):
                 is_there(path)  # refuses a link before any game is played
                 if fresh:  # so that an interrupted tournament is not shown with the result of another
                     path.unlink(missing_ok=True)
 
-        def take(task: MatchTask, score: Score) -> None:
+        def record_result(task: MatchTask, score: Score) -> None:
             log.write(task, score)
             schedule.finish(task, score)
             if on_progress is not None:
@@ -72,19 +72,19 @@ def run_tournament(
         if on_progress is not None:
             on_progress(schedule.progress)
         role = GameRole(game, participants, settings.opening_plies)
-        _play(role, schedule, min(num_workers or available_cores(), schedule.num_open), take, stop)
+        _play(role, schedule, min(num_workers or available_cores(), schedule.num_open), record_result, stop)
         result = TournamentResult(game.name, participants, schedule, folder)
-        with explained(folder):
+        with reporting_write_errors(folder):
             replace_durably(folder / RESULTS, encoded(result.as_json()))
             replace_durably(folder / PICTURE, encoded(tournament_svg(result)))
     return result
 
 
 def _play(
-    role: GameRole, schedule: TournamentSchedule, num_workers: int, take: OnResult, stop: StopRequest
+    role: GameRole, schedule: TournamentSchedule, num_workers: int, record_result: OnResult, stop: StopRequest
 ) -> None:
     if num_workers > 1:
-        play_in_processes(role, schedule, num_workers, take, stop)
+        play_in_processes(role, schedule, num_workers, record_result, stop)
         return
 
     def leave_if_stopped(games_done: int) -> None:
@@ -93,8 +93,8 @@ def _play(
 
     handler = role.local_handler(Start(0, Payload()))
     with suppress(_Stopped), math_threads(1):  # as in workers: other numbers of threads may round differently
-        while not stop.is_set and (task := schedule.take()) is not None:
-            take(task, handler.play(task, leave_if_stopped))
+        while not stop.is_set and (task := schedule.next_task()) is not None:
+            record_result(task, handler.play(task, leave_if_stopped))
 
 
 class _Stopped(Exception):  # noqa: N818  # no error

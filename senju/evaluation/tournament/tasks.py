@@ -83,7 +83,9 @@ class TournamentProgress(NamedTuple):
 
 
 @dataclass
-class _Pair:
+class Pair:
+    """The chunks of two participants so far."""
+
     finished: dict[int, Score] = field(default_factory=dict)  # by chunk
     taken: set[int] = field(default_factory=set)  # chunks given out
     score: Score = NO_GAMES
@@ -96,7 +98,7 @@ class TournamentSchedule:
 
     def __init__(self, names: Sequence[str], settings: TournamentSettings) -> None:
         self.names, self.settings = names, settings
-        self.pairs = {indices: _Pair() for indices in combinations(range(len(names)), 2)}
+        self.pairs = {indices: Pair() for indices in combinations(range(len(names)), 2)}
 
     @property
     def is_over(self) -> bool:
@@ -109,7 +111,7 @@ class TournamentSchedule:
         chunks = self.settings.num_chunks
         return sum(chunks - len(pair.finished) for pair in self.pairs.values() if not pair.is_over)
 
-    def take(self) -> MatchTask | None:
+    def next_task(self) -> MatchTask | None:
         """The next task; None if all tasks that may be needed are being played.
 
         First come chunks that are needed for certain, then those that are needed if the chunks before them

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from senju.games.shogi.csa_position import CsaError, PositionReader, format_position, kind_of_code
 from senju.games.shogi.explain import explain
-from senju.games.shogi.layout import HAND_KINDS, PROMOTED
+from senju.games.shogi.layout import HAND_KINDS, MAX_PLIES, PROMOTED
 from senju.games.shogi.notation import Move, NotationError, action_of_move, csa_of_move, square_of_digits
 from senju.games.shogi.pieces import CSA_CODES, SIDE_NAMES, piece_on, piece_type, side_of
 from senju.games.shogi.position import Position
-from senju.games.shogi.record import ENDINGS, MAX_PLIES, MAX_SECONDS, GameRecord, RecordError, checked, replay
+from senju.games.shogi.record import ENDINGS, MAX_SECONDS, GameRecord, RecordError, checked, replay
 from senju.games.shogi.sfen import SfenError, format_sfen, parse_sfen
 from senju.kernels import is_allowed
 

@@ -17,19 +17,20 @@ from senju.games.shogi.core.planes import NUM_PLANES, PLANES_OF_PAST, observe_ro
 from senju.games.shogi.core.position import count_lines
 from senju.games.shogi.core.rules import NO_DECLARATION, step_rows
 from senju.games.shogi.explain import describe_action, ending_text, explain
-from senju.games.shogi.layout import NUM_ACTIONS, START_SFEN
+from senju.games.shogi.layout import MAX_PLIES, NUM_ACTIONS, START_SFEN
 from senju.games.shogi.notation import action_of_usi, usi_of_action
 from senju.games.shogi.sfen import Placement, parse_sfen
 
 # points that Black and White need for a declaration; in the 27-point rule Black, who starts, needs one more
 _POINTS_NEEDED = {"27": (28, 27), "24": (31, 31), "none": (int(NO_DECLARATION), int(NO_DECLARATION))}
+Declaration = Literal["27", "24", "none"]
 
 
 class ShogiConfig(Part):
     """Settings of the game `shogi`."""
 
-    max_plies: int = Field(512, ge=1, le=4096, description="Plies after which a game is truncated.")
-    declaration: Literal["27", "24", "none"] = Field(
+    max_plies: int = Field(512, ge=1, le=MAX_PLIES, description="Plies after which a game is truncated.")
+    declaration: Declaration = Field(
         "27", description="Entering-king rule: 27 points, 24 points (31 to win), or none."
     )
     history: int = Field(0, ge=0, le=7, description="Earlier positions in the observation.")

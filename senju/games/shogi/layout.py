@@ -19,6 +19,7 @@ NUM_OF_KIND: Final = {PAWN: 18, LANCE: 4, KNIGHT: 4, SILVER: 4, GOLD: 4, BISHOP:
 NUM_SQUARES = 81
 NUM_KINDS_OF_ACTION = 27
 NUM_ACTIONS = NUM_KINDS_OF_ACTION * NUM_SQUARES
+MAX_PLIES = 4096  # of a game or record: a state holds no more
 PROMOTING, DROPPING = 10, 20  # the first kinds of action that are promotions, and drops
 
 START_SFEN = "lnsgkgsnl/1r5b1/ppppppppp/9/9/9/PPPPPPPPP/1B5R1/LNSGKGSNL b - 1"

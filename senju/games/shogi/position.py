@@ -2,14 +2,13 @@
 
 import copy
 import reprlib
-from typing import Literal
 
 import numpy as np
 
 from senju.config import validated
 from senju.errors import ConfigError, IllegalActionError
 from senju.games.game import States
-from senju.games.shogi.game import Shogi, ShogiConfig
+from senju.games.shogi.game import Declaration, Shogi, ShogiConfig
 from senju.games.shogi.layout import START_SFEN, Ending
 from senju.games.shogi.notation import action_number, action_of_usi, usi_of_action
 from senju.games.shogi.sfen import SfenError, format_sfen, parse_sfen
@@ -34,7 +33,7 @@ class Position:
         sfen: str | None = None,
         *,
         max_plies: int | None = None,
-        declaration: Literal["27", "24", "none"] | None = None,
+        declaration: Declaration | None = None,
         game: Shogi | None = None,
     ) -> None:
         if game is not None and not isinstance(game, Shogi):

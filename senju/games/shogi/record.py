@@ -7,13 +7,12 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 from senju.errors import IllegalActionError, SenjuError
-from senju.games.shogi.layout import START_SFEN, Ending
+from senju.games.shogi.layout import MAX_PLIES, START_SFEN, Ending
 from senju.games.shogi.notation import Move, move_of_action
 from senju.games.shogi.pieces import Side
 from senju.games.shogi.position import Position
 from senju.games.shogi.sfen import parse_sfen
 
-MAX_PLIES = 4096  # of a record; a state holds no more
 MAX_SECONDS = 999_999_999  # of a move, plus fractions of a second
 
 # CSA's endings, and the winner: the side to move, the other side, Black, White, or none

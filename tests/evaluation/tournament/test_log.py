@@ -94,6 +94,14 @@ def test_another_tournament_is_refused_with_the_difference_unless_fresh(
     assert read_header(tmp_path) == header_of(**other)
 
 
+def test_another_tournament_is_named_before_a_damaged_line_in_it(tmp_path: Path) -> None:
+    write_chunks(tmp_path, range(1))
+    with (tmp_path / LOG).open("ab") as file:
+        file.write(b"rubbish\n")
+    with pytest.raises(RunFolderError, match=r"tic_tac_toe.*connect_four"):
+        reopen(tmp_path, header_of(game="connect_four"))
+
+
 def test_log_of_another_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / LOG).write_text(json.dumps(header_of() | {"format": 99}) + "\n")
     with pytest.raises(RunFolderError, match="version"):

@@ -20,7 +20,7 @@ def draw(task: MatchTask, score: float = 0.5) -> Score:
 
 def play_out(schedule: TournamentSchedule, score: float = 0.5) -> list[MatchTask]:
     played = []
-    while (task := schedule.take()) is not None:
+    while (task := schedule.next_task()) is not None:
         played.append(task)
         schedule.finish(task, draw(task, score))
     return played
@@ -62,7 +62,7 @@ def test_result_does_not_depend_on_who_finishes_first(seed: int) -> None:
     play_out(alone, 0.62)
     out: list[MatchTask] = []
     while not crowd.is_over:
-        while len(out) < 5 and (task := crowd.take()) is not None:
+        while len(out) < 5 and (task := crowd.next_task()) is not None:
             out.append(task)
         task = out.pop(chance.randrange(len(out)))
         crowd.finish(task, draw(task, 0.62))
@@ -110,7 +110,7 @@ def test_equal_players_are_seldom_called_different_in_spite_of_ten_checks() -> N
 
 def test_chunks_that_are_needed_for_certain_come_first() -> None:
     schedule = TournamentSchedule(NAMES, TournamentSettings())
-    first = [schedule.take() for _ in range(4)]
+    first = [schedule.next_task() for _ in range(4)]
     assert [(task.first, task.second, task.chunk) for task in first if task] == [
         (0, 1, 0),
         (0, 2, 0),
@@ -119,7 +119,7 @@ def test_chunks_that_are_needed_for_certain_come_first() -> None:
     ]
     assert first[2] is not None
     schedule.finish(first[2], draw(first[2]))
-    following = schedule.take()
+    following = schedule.next_task()
     assert following is not None
     assert (following.first, following.second, following.chunk) == (1, 2, 1)
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from senju.games.shogi.csa import CsaError, GameRecord, read_csa, read_csa_file, write_csa
-from senju.games.shogi.layout import START_SFEN, Ending
-from senju.games.shogi.record import ENDINGS, MAX_PLIES, RecordError, ending_word
+from senju.games.shogi.layout import MAX_PLIES, START_SFEN, Ending
+from senju.games.shogi.record import ENDINGS, RecordError, ending_word
 from tests.facts import Facts, assert_mentions, mentions
 from tests.games.shogi.games import random_game, random_moves
 

@@ -111,7 +111,7 @@ def select(
 
 
 @compiled
-def trace(
+def write_paths(
     nodes: Nodes,
     leaves: NDArray[np.int32],
     actions: NDArray[np.int32],  # [level, row, 1]
