@@ -10,7 +10,7 @@ from senju.config import Part, nearest, validated
 from senju.errors import ConfigError
 from senju.search.settings import MAX_TREE_MIB
 from senju.usi.protocol import ProtocolError, quoted
-from senju.usi.situation import MAX_PLIES, Declaration, ShogiRules
+from senju.usi.situation import MAX_PLIES, DeclarationRule, ShogiRules
 
 MAX_SEED: Final = 2**31 - 1  # programs keep an option's number in 32 bits
 _GAME: Final = ShogiRules()
@@ -30,7 +30,7 @@ class EngineConfig(Part):
         10, ge=0, le=1000, description="Winning chance (‰) to resign below, for 3 moves."
     )
     max_ply: int = Field(_GAME.max_plies, ge=1, le=MAX_PLIES, description="Plies until it ends undecided.")
-    declaration_rule: Declaration = Field(_GAME.declaration, description="Rule of the entering king.")
+    declaration_rule: DeclarationRule = Field(_GAME.declaration, description="Rule of the entering king.")
     move_overhead: int = Field(30, ge=0, le=60_000, description="Milliseconds every move loses in transit.")
     byoyomi_margin: int = Field(100, ge=0, le=60_000, description="Milliseconds of a clock left unused.")
 

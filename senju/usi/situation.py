@@ -9,7 +9,7 @@ if TYPE_CHECKING:  # compiled code: loaded when it is first needed
     from senju.games.shogi.game import Shogi
     from senju.games.shogi.position import Position
 
-Declaration = Literal["27", "24", "none"]
+DeclarationRule = Literal["27", "24", "none"]
 MAX_PLIES: Final = 4096  # that a state can hold
 ROOM: Final = 256  # plies to look ahead where a game continues past the limit of plies
 
@@ -18,7 +18,7 @@ class ShogiRules(NamedTuple):
     """The settings of the game `shogi`, and their defaults, known before the game is loaded."""
 
     max_plies: int = 512
-    declaration: Declaration = "27"
+    declaration: DeclarationRule = "27"
     history: int = 0
 
     def game(self) -> "Shogi":

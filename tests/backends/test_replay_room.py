@@ -95,5 +95,5 @@ def test_rollouts_that_leave_no_room_for_a_replay_have_their_own_message(free: i
 
 def test_newest_rollouts_alone_are_no_replay(free: int) -> None:
     plan = changed(PLAN, rollout_steps=10**9)
-    with pytest.raises(ConfigError, match=mentions("rollouts", "num_games")):
+    with pytest.raises(ConfigError, match=mentions("MiB of shared memory", "num_games")):
         require_room(plan, make_game(**plan.game), sizes_of(plan))
