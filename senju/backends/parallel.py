@@ -101,7 +101,7 @@ class ParallelBackend(Backend):
             for index in range(plan.num_shards):
                 self._block.state(index, 0).write(new_shard(plan, game, index).state)
             on_failure.pop_all()
-        self._waited = 0.0
+        self._waited, self._taken = 0.0, list[Finished]()
         self._reported_stats = np.zeros_like(self._block.stats)
         self._schedule = TurnSchedule(plan.num_shards, self._block.depth, plan.num_parts)
         files = [] if self.shared_memory is None else [self.shared_memory]
@@ -131,17 +131,20 @@ class ParallelBackend(Backend):
 
     def collect(self, timeout: float | None = None) -> list[Rollout]:
         began, team, schedule = monotonic(), self.team, self._schedule
-        finished, is_due = list[Finished](), True
-        with team.changed:
+        is_due = True
+        with team.uninterrupted(), team.changed:
             team.require_running()
-            while is_due and not finished:  # nothing is left of a turn whose last shards were set aside
+            while is_due and not self._taken:  # a turn whose last shards were set aside ends without rollouts
                 schedule.release()
                 team.open()
                 left = None if timeout is None else max(began + timeout - monotonic(), 0.0)
                 is_due = team.wait_for(schedule.is_due, left)
-                finished = schedule.take()
+                if team.is_interrupted:
+                    break
+                self._taken = schedule.take()
         self._waited += monotonic() - began
-        return [self._rollout(each) for each in finished]
+        rollouts, self._taken = [self._rollout(each) for each in self._taken], []
+        return rollouts
 
     def _rollout(self, finished: Finished) -> Rollout:
         shard, turn = finished.shard, finished.turn
@@ -153,12 +156,15 @@ class ParallelBackend(Backend):
         """Copies of the shards' states; after a restore, rollouts not collected yet are played again."""
         with self.team.changed:
             turns = [self._schedule.next_turn(shard) for shard in range(self._plan.num_shards)]
+            for finished in self._taken:  # an interrupted call of `collect` did not return them
+                turns[finished.shard] = finished.turn
             return [self._block.state(shard, turn).copy() for shard, turn in enumerate(turns)]
 
     def restore(self, states: list[ShardState], turn: int | None = None) -> None:
         """Set every shard back, once the running rollouts have ended."""
         self.team.drain()
         with self.team.changed:
+            self._taken = []
             self._schedule.rewind(turn)
             for ring in self.rings:
                 ring.forget(self._schedule.turn)

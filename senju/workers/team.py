@@ -7,6 +7,7 @@ them out) and `records.py` (what the team records).
 import contextlib
 import copy
 import dataclasses
+import signal
 import socket
 import threading
 import weakref
@@ -39,6 +40,8 @@ class Team(TeamThread, TeamControl):
     owner that is dropped without `close` could never be garbage-collected. Wrap its methods in `weakly`.
     """
 
+    is_interrupted = False  # whether Ctrl-C waits for the end of a block `uninterrupted`
+
     @property
     def wanted(self) -> int:
         """How many workers there should be."""
@@ -52,12 +55,33 @@ class Team(TeamThread, TeamControl):
             self.wait_for(lambda: not is_waiting or self._roster.is_ready())
 
     def open(self) -> None:
-        """Begin tasks from now on.
-
-        Only the team's thread hands them out: Ctrl-C in a caller's thread then never interrupts it.
-        """
+        """Begin tasks from now on."""
         with self._waking():
             self._dispatcher.is_open = True
+            self._dispatch()  # here, because the team's thread takes a moment to wake
+
+    @contextlib.contextmanager
+    def uninterrupted(self) -> Iterator[None]:
+        """Delay Ctrl-C until the end of a block; meanwhile it ends `wait_for`.
+
+        Otherwise it could strike between two steps that belong together. Only the main thread is interrupted.
+        """
+        if not _is_main_thread() or signal.getsignal(signal.SIGINT) is None:
+            yield
+            return
+        before = signal.signal(signal.SIGINT, lambda number, frame: self._interrupt())
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+            was_interrupted, self.is_interrupted = self.is_interrupted, False
+            if was_interrupted:
+                signal.raise_signal(signal.SIGINT)
+
+    def _interrupt(self) -> None:
+        self.is_interrupted = self._journal.has_news = True
+        if not self._over.is_set():
+            self._wake()
 
     @contextlib.contextmanager
     def _waking(self) -> Iterator[None]:
@@ -75,7 +99,10 @@ class Team(TeamThread, TeamControl):
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None = None) -> bool:
         """Wait, under the lock, until a condition holds; raise the team's failure, if there is one."""
-        self.changed.wait_for(lambda: self.has_failed or condition(), timeout)
+        is_main = _is_main_thread()
+        self.changed.wait_for(
+            lambda: self.has_failed or (is_main and self.is_interrupted) or condition(), timeout
+        )
         failure = self._journal.failure
         if failure is not None:
             # a copy: a traceback refers to the owner, which then would never be garbage-collected
@@ -159,6 +186,10 @@ class Team(TeamThread, TeamControl):
         with self.changed:
             self._close_files()
         self._executor.close()
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 class WakingCondition(threading.Condition):

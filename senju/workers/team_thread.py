@@ -120,7 +120,7 @@ class TeamThread:
         return missing
 
     def _dispatch(self) -> None:
-        """Send tasks to workers that are free."""
+        """Send tasks to workers that are free; to be called under the lock, from any thread."""
         for worker, task in self._dispatcher.assignments():
             payload = self._role.task_payload(task, worker.scratchpad)
             self._send(worker, Message(Kind.TASK, task.number, *payload))

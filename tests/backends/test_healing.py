@@ -4,18 +4,21 @@ They die, hang, print, are paused, replaced, made fewer and more.
 """
 
 import os
+import random
 import re
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from senju.backends.backend import Backend, Plan
+from senju.collect.slots import Rollout
 from tests.backends.common import (
     PLAN,
     Restartable,
@@ -289,3 +292,44 @@ def test_nothing_is_lost_when_the_caller_is_interrupted_while_it_waits(max_lag: 
         (tmp_path / "go").touch()
         for _ in range(3):
             assert contents(backend.collect()) == contents(serial.collect())
+
+
+@pytest.mark.parametrize("backend_name", ["serial", "threads"])
+def test_caller_that_is_interrupted_again_and_again_gets_every_rollout_once(backend_name: str) -> None:
+    """Ctrl-C at any moment of `collect`: also between its steps, and while tasks are handed out."""
+    expected = oracle(PLAN, 40)
+    is_over = threading.Event()
+
+    def interrupt_often() -> None:
+        delays = random.Random(5)
+        while not is_over.wait(delays.uniform(0.0, 0.003)):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    num_interrupted = 0
+    with started(PLAN, backend_name, **({"num_workers": 2} if backend_name == "threads" else {})) as backend:
+        interrupter = threading.Thread(target=interrupt_often)
+        before = signal.signal(signal.SIGINT, interrupt_collecting)
+        interrupter.start()
+        try:
+            for turn, rollouts in enumerate(expected):
+                publish_turn(backend, PLAN, turn)
+                found: list[Rollout] = []
+                while not found:
+                    try:
+                        found = backend.collect()
+                    except KeyboardInterrupt:
+                        num_interrupted += 1
+                assert contents(found) == rollouts
+        finally:
+            is_over.set()
+            interrupter.join()
+            signal.signal(signal.SIGINT, before)
+    assert num_interrupted > 0
+
+
+def interrupt_collecting(_: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt if it strikes in `collect`, and do nothing elsewhere."""
+    while frame is not None:
+        if frame.f_code.co_name == "collect":
+            raise KeyboardInterrupt
+        frame = frame.f_back
