@@ -262,8 +262,5 @@ class Processes(ParallelBackend):
 
     def _new_executor(self) -> Executor:
         _, script = importable_plan(self._plan)
-        names = dict.fromkeys(
-            [self._plan.game["name"], *(each.model["name"] for each in self._plan.policies)]
-        )
-        imports = f"the module of {' or of '.join(names)}"
-        return ProcessExecutor(self.config.worker_timeout, script, imports)
+        names = [self._plan.game["name"], *(each.model["name"] for each in self._plan.policies)]
+        return ProcessExecutor(self.config.worker_timeout, script, names)

@@ -113,6 +113,6 @@ class ParallelEnvironment:
         if not options.use_threads:
             name, script = self._source.factory.importable()
             self._source.packed()  # raises if the configuration cannot be sent
-            executor = ProcessExecutor(options.timeout, script, f"the module of the factory {name}")
+            executor = ProcessExecutor(options.timeout, script, [f"the factory {name}"])
         limits = Limits(options.timeout, options.start_timeout)
         return TeamRunner(role, executor, num_workers, limits, changed)

@@ -5,7 +5,6 @@ the run can save it without asking. A learner that dies or hangs is replaced by 
 in sync mode it repeats the training, with the same bytes.
 """
 
-import logging
 import os
 import weakref
 from collections.abc import Sequence
@@ -25,20 +24,18 @@ from senju.backends.plan import Plan
 from senju.collect.slots import Ring
 from senju.events import Event
 from senju.games.game import Game, SeatView
-from senju.machine import available_cores, even_learners, memory_available
+from senju.machine import available_cores, even_learners
 from senju.models.weights import Weights
 from senju.timing import add_seconds
 from senju.training.learner_memory import LearnerMemory, agent_bytes
 from senju.training.learner_role import LearnerRole, SharedAgents, Training, importable_seats
 from senju.workers.process import ProcessExecutor
-from senju.workers.role import WORKER_BYTES, Limits
+from senju.workers.role import Limits
 from senju.workers.script import refuse_unguarded
 from senju.workers.shared_memory import map_shared, open_anonymous
 from senju.workers.tasks import Tasks
 from senju.workers.team import Team
 from senju.workers.thread import ThreadExecutor
-
-logger = logging.getLogger(__name__)
 
 
 class LearnerProcesses(LearnerRunner):
@@ -103,34 +100,23 @@ class LearnerProcesses(LearnerRunner):
         self._epsilons[seat] = learner.epsilon
 
     def _start(self) -> None:
-        count = self._count_affordable()
-        first_seats = {index: list(self._ranks)[index::count] for index in range(count)}
+        first_seats: dict[int, Sequence[int]] = {}
         role = LearnerRole(self._agents, first_seats, list(self._descriptors), self._sockets)
-        executor = self._new_process_executor() if count else ThreadExecutor()
+        seats, wanted = list(self._ranks), self._wanted
+        wanted = even_learners(len(seats), available_cores()) if wanted is None else min(wanted, len(seats))
+        executor = self._new_process_executor() if wanted else ThreadExecutor()
         team = self._team = Team(role, self._tasks, executor, self._limits)
         self._dropped = weakref.finalize(self, team.drop, list(self._descriptors))
         self._dropped.atexit = False  # learners notice the end of this process by themselves
-        team.start(count or 1, is_waiting=self.is_free_running)
+        count = team.affordable(max(wanted, 1))
+        first_seats |= {index: seats[index::count] for index in range(count)}
+        team.start(count, is_waiting=self.is_free_running)
         team.open()
-
-    def _count_affordable(self) -> int:
-        """As many processes as are wanted, or as there is memory for; 0: a thread of this process learns."""
-        num_agents = len(self._ranks)
-        even = even_learners(num_agents, available_cores())
-        wanted = min(even if self._wanted is None else self._wanted, num_agents)
-        affordable = min(wanted, memory_available() // WORKER_BYTES)
-        if affordable < wanted:
-            where = f"in {affordable} of {wanted} processes" if affordable else "one by one, in this process"
-            logger.warning("the agents learn %s: there is no memory for more", where)
-        return affordable
 
     def _new_process_executor(self) -> ProcessExecutor:
         _, script = importable_seats(self.seats)
-        names = dict.fromkeys(
-            name for seat in self.seats for name in (seat.model["name"], seat.algorithm["name"])
-        )
-        imports = f"the module of {' or of '.join(names)}"
-        return ProcessExecutor(self._limits.task_timeout, script, imports)
+        names = [name for seat in self.seats for name in (seat.model["name"], seat.algorithm["name"])]
+        return ProcessExecutor(self._limits.task_timeout, script, names)
 
     def _pending(self) -> set[int]:
         return {training.task.seat for training in self._tasks.pending()}

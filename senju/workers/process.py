@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
@@ -122,15 +123,20 @@ class ProcessHandle(WorkerHandle):
 class ProcessExecutor(Executor):
     """Starts worker processes, with the fork server where possible.
 
-    `script` is the user's script, if classes of it are needed. `imports` describes the other modules of the
-    user that workers import, for an error message.
+    `script` is the user's script, if classes of it are needed. `imports` are names of other things whose
+    modules workers import, for an error message.
     Roles that are not forkable need no fork server.
     """
 
     def __init__(
-        self, task_timeout: float, script: str | None = None, imports: str = "", can_fork: bool = True
+        self,
+        task_timeout: float,
+        script: str | None = None,
+        imports: Sequence[str] = (),
+        can_fork: bool = True,
     ) -> None:
-        self._options = {"task_timeout": task_timeout, "script": script, "imports": imports}
+        modules = f"the module of {' or of '.join(dict.fromkeys(imports))}"
+        self._options = {"task_timeout": task_timeout, "script": script, "imports": modules}
         self._lease = ForkServerLease() if can_fork else None
 
     def start(self, role: Role, index: int) -> ProcessHandle:

@@ -51,7 +51,7 @@ def test_hung_process_is_replaced_while_another_returns_results(tmp_path: Any) -
     source: Any = SimpleNamespace(settings=read_settings(make_config()))
     changed, deadline = threading.Condition(), time.monotonic() + 60
     role = NappingRole(source, SimpleNamespace(descriptor=0))  # type: ignore[arg-type]
-    runner = TeamRunner(role, ProcessExecutor(1.0, None, "test"), 2, Limits(1.0), changed)
+    runner = TeamRunner(role, ProcessExecutor(1.0), 2, Limits(1.0), changed)
     try:
         runner.submit([str(tmp_path)])
         finished: list[Any] = []

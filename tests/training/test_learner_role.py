@@ -1,6 +1,5 @@
 """Learners in a thread, for when no process can be had: trainings, reports, states and failures."""
 
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,8 +7,8 @@ import pytest
 
 from senju.algorithms.learner_runner import TrainingTask
 from senju.errors import ModelError, WorkerError
-from senju.training import learner_processes
 from senju.training.learner_processes import LearnerProcesses
+from senju.workers import process
 from tests.facts import assert_mentions, mentions
 from tests.training.learner_worlds import (
     DQN,
@@ -112,16 +111,19 @@ def test_time_waited_is_shared_out_by_what_the_learners_did(world: World, runner
     assert runner.take_timings() == {}
 
 
-def test_lack_of_memory_leads_to_one_by_one_and_is_logged(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.slow
+def test_lack_of_memory_leads_to_fewer_processes_and_is_reported(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learner_processes, "memory_available", lambda: 2**20)
+    monkeypatch.setattr(process, "WORKER_BYTES", 2**60)
     oracle = world.oracle()
-    with caplog.at_level(logging.WARNING), in_processes(world, num_processes=3) as runner:
-        assert_mentions(caplog.text, "one by one", "no memory")
-        assert pids_of(runner) == []
+    with in_processes(world, num_processes=3) as runner:
         learn_together(world, runner, oracle, num_turns=1)
         require_equal(runner, oracle, world.seats)
+        assert len(pids_of(runner)) == 1
+        [event] = runner.take_events()
+        assert event.kind == "fewer_learners"
+        assert_mentions(event.message, "1 of 3")
 
 
 def test_agents_that_do_not_learn_have_their_weights_all_the_same() -> None:

@@ -111,7 +111,7 @@ def play_in_processes(
     """Play all open tasks, or until a stop is requested; `on_result` gets each result."""
     wake, waker = socket.socketpair()
     tasks = Tasks()
-    executor = ProcessExecutor(TASK_TIMEOUT, role.script, "the module of the game or of a player")
+    executor = ProcessExecutor(TASK_TIMEOUT, role.script, ["the game", "a player"])
     team = Team(role, tasks, executor, Limits(TASK_TIMEOUT), changed=WakingCondition(waker))
     with wake, waker, closing(team):
         num_workers = team.affordable(num_workers)
