@@ -3,23 +3,29 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from senju.workers.fork_server import ONE_MATH_THREAD
 
 
 class Fleet:
-    """Processes with one math thread each; they are started once and wait for requests."""
+    """Processes that are started once and wait for requests."""
 
-    def __init__(self, commands: Sequence[Sequence[str]]) -> None:
-        """`commands` are scripts with their arguments; each prints a number when it is ready."""
+    def __init__(
+        self, commands: Sequence[Sequence[str]], environment: Mapping[str, str] | None = None
+    ) -> None:
+        """`commands` are scripts with their arguments; each prints a number when it is ready.
+
+        They have one math thread, unless `environment` replaces that.
+        """
+        changes = ONE_MATH_THREAD if environment is None else environment
         self._processes = [
             subprocess.Popen(
                 [sys.executable, *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
-                env=os.environ | ONE_MATH_THREAD,
+                env={**os.environ, **changes},
             )
             for command in commands
         ]
