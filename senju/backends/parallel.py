@@ -131,17 +131,17 @@ class ParallelBackend(Backend):
 
     def collect(self, timeout: float | None = None) -> list[Rollout]:
         began, team, schedule = monotonic(), self.team, self._schedule
-        is_due = True
-        with team.uninterrupted(), team.changed:
-            team.require_running()
-            while is_due and not self._taken:  # a turn whose last shards were set aside ends without rollouts
+        is_over = False
+        # again after a turn without rollouts, whose last shards were set aside, or Ctrl-C that raised nothing
+        while not self._taken and not is_over:
+            with team.uninterrupted(), team.changed:
+                team.require_running()
                 schedule.release()
                 team.open()
                 left = None if timeout is None else max(began + timeout - monotonic(), 0.0)
                 is_due = team.wait_for(schedule.is_due, left)
-                if team.is_interrupted:
-                    break
-                self._taken = schedule.take()
+                if not team.is_interrupted:
+                    self._taken, is_over = schedule.take(), not is_due
         self._waited += monotonic() - began
         rollouts, self._taken = [self._rollout(each) for each in self._taken], []
         return rollouts

@@ -43,6 +43,9 @@ class Kind(IntEnum):
     STOP = 7
 
 
+_NUM_VALUES = {Kind.DONE: 3, Kind.FAILED: 4}
+
+
 class Message(NamedTuple):
     """A message; `number` is the task's, or 0."""
 
@@ -150,13 +153,15 @@ class SocketChannel(Channel):
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         try:
             kind, number, is_bundle, *rest = _decode(data.decode())
-        except ValueError as error:  # the user's code wrote into the channel
+            values = rest[0] if rest else blocks.pop(0).unpack()[0]
+            if is_bundle:
+                _, arrays = blocks[0].unpack()
+                blocks = [Block(array.data) for array in arrays]
+            if kind in _NUM_VALUES and len(values) != _NUM_VALUES[kind]:
+                raise ValueError
+            return Message(Kind(kind), number, values, blocks)
+        except (ValueError, TypeError, IndexError) as error:  # the user's code wrote into the channel
             raise OSError(errno.EBADMSG, os.strerror(errno.EBADMSG)) from error
-        values = rest[0] if rest else blocks.pop(0).unpack()[0]
-        if is_bundle:
-            _, arrays = blocks[0].unpack()
-            blocks = [Block(array.data) for array in arrays]
-        return Message(Kind(kind), number, values, blocks)
 
 
 def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:

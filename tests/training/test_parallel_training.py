@@ -203,8 +203,8 @@ def test_run_whose_fork_server_has_stopped_answers_heals_and_ends_by_ctrl_c(begi
     ask(training.path, "workers", num_workers=1)
     training.wait_for(lambda: training.status()["update"] > before and len(training.pids()) == 1)
     training.process.send_signal(signal.SIGINT)
-    training.process.communicate(timeout=60)
-    assert training.process.returncode == 130
+    output, errors = training.process.communicate(timeout=60)
+    assert training.process.returncode == 130, (output, errors)
     assert not fork_server.is_running()
 
 

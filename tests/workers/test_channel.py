@@ -33,10 +33,14 @@ def test_message_arrives_with_all_its_blocks_however_many_they_are(num_blocks: i
         assert all((block.unpack()[1][0] == number).all() for number, block in enumerate(found))
 
 
-def test_bytes_that_are_not_a_message_are_an_error() -> None:
+@pytest.mark.parametrize(
+    "data",
+    ["[4, 1", "1", '"abc"', "[]", "[1,2,true]", "[4,0,false,null]", "[5,0,false,[1]]", "[99,0,false,null]"],
+)
+def test_bytes_that_are_not_a_message_are_an_error(data: str) -> None:
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with closing(SocketChannel(here, is_of_team=True)) as team, closing(there):
-        there.send(b"[4, 1")
+        there.send(data.encode())
         with pytest.raises(OSError, match=os.strerror(errno.EBADMSG)):
             team.receive()
 
