@@ -52,6 +52,9 @@ class _Shown(reprlib.Repr):
 shown = _Shown().repr  # a value as text for a message
 
 
+_RENAMED = {"discount": "gamma", "trace": "gae_lambda"}
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """A hint with the known word most similar to `word`, or with all of them.
 
@@ -59,6 +62,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     "did you mean 'connect_four'?"
     """
     names = sorted(known)
+    if _RENAMED.get(word) in names:
+        return f"version 0.7 calls it {_RENAMED[word]!r}, and does not load settings and runs of earlier ones"
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     if close:
         return f"did you mean {close[0]!r}?"

@@ -96,6 +96,7 @@ def test_place_of_a_part_is_named() -> None:
         ("conect_four", ["tic_tac_toe", "connect_four"], ["connect_four"]),
         ("go", ["tic_tac_toe", "connect_four"], ["connect_four", "tic_tac_toe"]),
         ("go", [], []),
+        ("trace", ["gae_lambda", "trade"], ["gae_lambda"]),  # its name in version 0.6
     ],
 )
 def test_nearest_names_one_or_all_or_none(word: str, known: list[str], named: list[str]) -> None:

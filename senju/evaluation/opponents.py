@@ -50,7 +50,9 @@ def find_agent(game: Game, description: str) -> Agent | None:
         return None
     run = Run(folder)
     if type(run.game) is not type(game) or run.game.config != game.config:
-        raise RunFolderError(f"{run.path} is a run of {run.config.game}, not of {game.name} as set here")
+        raise RunFolderError(
+            f"{run.path} is a run of {run.game.name}, not of {game.name} with the settings used here"
+        )
     return run.agent_at(checkpoint)
 
 
