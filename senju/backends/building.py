@@ -93,11 +93,7 @@ def new_rings(plan: Plan, game: Game, allocate: Allocate = np.zeros) -> tuple[Ri
 
 
 def new_rollout_player(
-    plan: Plan,
-    game: Game,
-    models: PlanModels,
-    clock: StageClock,
-    weights_at: Callable[[int], Weights],
+    plan: Plan, game: Game, models: PlanModels, clock: StageClock, weights_at: Callable[[int], Weights]
 ) -> RolloutPlayer:
     """A player for the plan's shards; `weights_at` gives the weights at an index of the orders."""
     policies = [

@@ -12,13 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from senju.backends.backend import Backend, BackendStatus
-from senju.backends.building import (
-    importable_plan,
-    new_models,
-    new_shard,
-    warm_up_plan,
-    with_modules,
-)
+from senju.backends.building import importable_plan, new_models, new_shard, warm_up_plan, with_modules
 from senju.backends.options import WorkerOptions
 from senju.backends.plan import Plan
 from senju.backends.reproduction import FAILED_SHARDS, Reproduction

@@ -76,11 +76,7 @@ class RolloutPlayer:
 
     @torch.inference_mode()  # once per rollout: entering it costs microseconds
     def play(
-        self,
-        shard: Shard,
-        slots: Sequence[Slot],
-        orders: Orders = NO_ORDERS,
-        steps: range | None = None,
+        self, shard: Shard, slots: Sequence[Slot], orders: Orders = NO_ORDERS, steps: range | None = None
     ) -> None:
         """Fill each policy's slot with the shard's next steps: a whole rollout, or a part of it."""
         rows, clock, opponents = shard.rows, self.clock, self.opponents

@@ -16,6 +16,7 @@ from senju.environments.runners import CallerRunner, TaskRunner, TeamRunner, Wor
 from senju.environments.scheduler import EpochScheduler, ExperimentResult, Listener, Runners
 from senju.environments.world_copy import write_acting
 from senju.machine import available_cores, even_learners, math_threads
+from senju.workers.conditions import SafeCondition
 from senju.workers.process import ProcessExecutor
 from senju.workers.role import Executor, Limits
 from senju.workers.script import refuse_unguarded
@@ -67,7 +68,7 @@ class ParallelEnvironment:
     @contextmanager
     def _runners(self, episodes: EpisodeRole, lessons: LessonRole) -> Iterator[Runners]:
         """Start the workers and learners, and end them afterwards."""
-        options, changed = self.settings.parallel, threading.Condition()
+        options, changed = self.settings.parallel, SafeCondition()
         num_players, num_learners = self._num_players(), self._num_learners()
         if num_learners and not options.use_threads:
             lessons.save_agents()

@@ -30,10 +30,7 @@ def _reset(states: States, rows: NDArray[np.int64]) -> None:
 
 @compiled
 def _observe(
-    states: States,
-    observation: NDArray[np.uint8],
-    legal: NDArray[np.uint64],
-    seats: NDArray[np.int8],
+    states: States, observation: NDArray[np.uint8], legal: NDArray[np.uint64], seats: NDArray[np.int8]
 ) -> None:
     for row in range(states.shape[0]):
         board, mover = states[row]["board"], states[row]["num_moves"] % 2

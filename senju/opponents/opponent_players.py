@@ -209,11 +209,7 @@ class OpponentPlayers(Opponents):
         return self._give_up(rows, observations, np.concatenate(failed), actions) if failed else None
 
     def _give_up(
-        self,
-        rows: Rows,
-        observations: Observations,
-        positions: NDArray[np.int64],
-        actions: NDArray[np.int32],
+        self, rows: Rows, observations: Observations, positions: NDArray[np.int64], actions: NDArray[np.int32]
     ) -> NDArray[np.int64]:
         """Play the first legal move for opponents that failed; these games have no result."""
         self._choose_active(rows)

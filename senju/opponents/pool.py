@@ -43,8 +43,7 @@ class OpponentsConfig(Part):
         description="Which snapshot leaves: one that keeps the rest spread over time, or the oldest.",
     )
     fixed: tuple[str, ...] = Field(
-        (),
-        description="Other opponents: random, minimax:DEPTH, a run, RUN@UPDATE, package.module:function.",
+        (), description="Other opponents: random, minimax:DEPTH, a run, RUN@UPDATE, package.module:function."
     )
     fixed_share: Proportion = Field(
         0.25, description="Share of the fixed opponents, where there are snapshots too."
@@ -62,8 +61,7 @@ class OpponentsConfig(Part):
         0.05, description="Share of random moves of opponents that play by action values."
     )
     on_failure: Literal["stop", "drop"] = Field(
-        "stop",
-        description="Whether an opponent that raises or moves illegally ends the run, or is dropped.",
+        "stop", description="Whether an opponent that raises or moves illegally ends the run, or is dropped."
     )
 
     @property

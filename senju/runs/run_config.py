@@ -78,10 +78,7 @@ class EvaluationConfig(Part):
     games: int = Field(
         100, ge=2, le=100_000, multiple_of=2, description="Games per opponent, colours swapped."
     )
-    opponents: tuple[str, ...] = Field(
-        ("random",),
-        description=f"Opponents: {KNOWN_OPPONENTS}.",
-    )
+    opponents: tuple[str, ...] = Field(("random",), description=f"Opponents: {KNOWN_OPPONENTS}.")
     final_opponents: tuple[str, ...] = Field((), description="Additional opponents at the end.")
 
 

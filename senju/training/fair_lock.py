@@ -1,16 +1,17 @@
 """A lock that serves threads in the order in which they asked."""
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+
+from senju.workers.conditions import SafeCondition
 
 
 class FairLock:
     """A first-in, first-out lock; waiting can time out or be cancelled."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._changed = SafeCondition()
         self._queue: deque[object] = deque()  # the first holds the lock
 
     @contextmanager

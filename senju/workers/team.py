@@ -8,7 +8,6 @@ import contextlib
 import copy
 import dataclasses
 import signal
-import socket
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterator
@@ -66,7 +65,8 @@ class Team(TeamThread, TeamControl):
 
         Otherwise it could strike between two steps that belong together. Only the main thread is interrupted.
         """
-        if not _is_main_thread() or signal.getsignal(signal.SIGINT) is None:
+        is_main = threading.current_thread() is threading.main_thread()
+        if not is_main or signal.getsignal(signal.SIGINT) is None:
             yield
             return
         before = signal.signal(signal.SIGINT, lambda number, frame: self._interrupt())
@@ -99,7 +99,7 @@ class Team(TeamThread, TeamControl):
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None = None) -> bool:
         """Wait, under the lock, until a condition holds; raise the team's failure, if there is one."""
-        is_main = _is_main_thread()
+        is_main = threading.current_thread() is threading.main_thread()
         self.changed.wait_for(
             lambda: self.has_failed or (is_main and self.is_interrupted) or condition(), timeout
         )
@@ -186,25 +186,6 @@ class Team(TeamThread, TeamControl):
         with self.changed:
             self._close_files()
         self._executor.close()
-
-
-def _is_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
-
-
-class WakingCondition(threading.Condition):
-    """A condition that also writes to a socket, for callers that wait for other files too."""
-
-    def __init__(self, waker: socket.socket) -> None:
-        super().__init__()
-        waker.setblocking(False)
-        self._waker = waker
-
-    def notify_all(self) -> None:
-        """Wake all threads that wait for the condition or read the socket."""
-        super().notify_all()
-        with contextlib.suppress(BlockingIOError):  # the socket is full, so its reader will wake
-            self._waker.send(b".")
 
 
 def weakly(method: Callable[P, T]) -> Callable[P, T]:

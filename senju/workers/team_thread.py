@@ -15,6 +15,7 @@ from time import monotonic
 
 from senju.errors import WorkerError
 from senju.workers.channel import Kind, Message, WorkerFailure
+from senju.workers.conditions import SafeCondition
 from senju.workers.dispatcher import Dispatcher
 from senju.workers.records import Journal, Worker, WorkerState
 from senju.workers.role import Executor, Limits, Payload, Role, TaskQueue, WorkerEnding
@@ -40,7 +41,7 @@ class TeamThread:
 
         With `has_prefetch`, a busy worker has a second task waiting.
         """
-        self.changed = changed or threading.Condition()
+        self.changed = changed or SafeCondition()
         self._role, self._queue, self._executor = role, queue, executor
         self._journal = Journal()
         self._roster = Roster(role, queue, limits, self._journal)

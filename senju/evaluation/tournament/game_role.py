@@ -16,11 +16,12 @@ from senju.games.game import Game
 from senju.opponents.players import Player
 from senju.opponents.score import Score
 from senju.runs.interrupt import StopRequest
+from senju.workers.conditions import WakingCondition
 from senju.workers.process import ProcessExecutor
 from senju.workers.role import Handler, Limits, Payload, Role, Start
 from senju.workers.script import find_importable
 from senju.workers.tasks import Assignment, Tasks
-from senju.workers.team import Team, WakingCondition
+from senju.workers.team import Team
 
 TASK_TIMEOUT = 3600.0  # seconds for one chunk of games: engines may think long
 OnResult = Callable[[MatchTask, Score], None]

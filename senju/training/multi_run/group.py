@@ -12,10 +12,11 @@ from senju.runs.interrupt import StopRequest
 from senju.runs.run import Run
 from senju.training.multi_run.run_role import RunExecutor, RunRole
 from senju.training.multi_run.shares import Cores, share_out, usable_cores
+from senju.workers.conditions import WakingCondition
 from senju.workers.process import ProcessHandle
 from senju.workers.role import Limits
 from senju.workers.tasks import Assignment, Tasks
-from senju.workers.team import Team, WakingCondition
+from senju.workers.team import Team
 
 State = Literal["starting", "training", "finished", "stopped", "failed"]
 LAST_LINES = 20  # of what a failed run printed
