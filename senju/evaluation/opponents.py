@@ -50,9 +50,8 @@ def find_agent(game: Game, description: str) -> Agent | None:
         return None
     run = Run(folder)
     if type(run.game) is not type(game) or run.game.config != game.config:
-        raise RunFolderError(
-            f"{run.path} is a run of {run.game.name}, not of {game.name} with the settings used here"
-        )
+        theirs = run.config.game if run.game.name == game.name else run.game.name
+        raise RunFolderError(f"{run.path} is a run of {theirs}, not of {game.name} as set here")
     return run.agent_at(checkpoint)
 
 

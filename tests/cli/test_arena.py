@@ -199,7 +199,7 @@ def test_bad_input_is_reported_in_one_message(
 
 def test_run_of_another_game_is_refused(invoke: Invoke, tic_tac_toe_run: Run, connect_four_run: Run) -> None:
     refused = invoke("arena", tic_tac_toe_run.path, connect_four_run.path)
-    assert_mentions(refused.stderr, str(connect_four_run.path), "'connect_four'", "tic_tac_toe")
+    assert_mentions(refused.stderr, str(connect_four_run.path), "connect_four", "tic_tac_toe")
     refused = invoke("arena", tic_tac_toe_run.path, "random", "--game", "connect_four")
     assert_mentions(refused.stderr, str(tic_tac_toe_run.path), "tic_tac_toe", "connect_four")
 
