@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,9 @@ from senju.collect.seating import Failure
 from senju.games.game import Game, Observations, Outcomes, SeatView
 from senju.games.rows import CLOCK
 from senju.kernels import compiled, inlined, legal_words, memory_fence
+
+if TYPE_CHECKING:
+    from senju.collect.device_columns import DeviceColumns
 
 
 class Slot(NamedTuple):
@@ -117,6 +120,8 @@ class Ring:
     is one index away. A reader compares a slot's sequence number before and after reading: t + 1 where
     turn t is complete, -1 - t while it is written, 0 where no turn was written.
     """
+
+    on_device: "DeviceColumns | None" = None  # what a device that evaluates keeps for the learner
 
     def __init__(self, game: Game | SeatView, shape: RingShape, allocate: Allocate = np.zeros) -> None:
         self.shape = shape
