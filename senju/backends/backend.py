@@ -15,13 +15,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from senju.backends.building import WeightSizes
+import numpy as np
+
+from senju.backends.building import WeightSizes, add_device_columns, new_program
 from senju.backends.plan import Plan
 from senju.backends.shared_block import RolloutBlock, require_room
+from senju.collect.device_actor import DeviceProgram
 from senju.collect.orders import NO_ORDERS, Orders
 from senju.collect.shard import ShardState
 from senju.collect.slots import Ring, Rollout
 from senju.config import Part
+from senju.cuda import RegisteredMemory
 from senju.errors import ModelError
 from senju.games.game import Game
 from senju.models.weights import Weights
@@ -70,6 +74,8 @@ class Backend(ABC):
     rings: tuple[Ring, ...]  # all rollouts that are kept, for each policy; valid until the backend is closed
     _block: RolloutBlock  # made by `start`
     shared_memory: int | None = None  # a descriptor of the block's memory, if it is shared
+    _program: DeviceProgram | None = None  # if a device evaluates
+    _registered: RegisteredMemory | None = None
 
     def __init__(self, config: Part | None = None) -> None:
         self.config = config if config is not None else self.Config()
@@ -87,6 +93,16 @@ class Backend(ABC):
         memory = new_private_block(num_bytes) if shared is None else map_shared(shared, num_bytes)
         self._block = RolloutBlock(plan, game, sizes, memory)
         self.rings = self._block.rings
+        self._program = new_program(plan)
+        if self._program is not None:
+            add_device_columns(plan, game, self.rings, self._program.device)
+            if self._program.is_cuda:
+                self._registered = RegisteredMemory(np.frombuffer(memory, np.uint8))
+
+    def _release_device(self) -> None:
+        """Release what a device holds; no worker may use it any more."""
+        if self._registered is not None:
+            self._registered.release()
 
     @property
     def _shared_bytes(self) -> int:

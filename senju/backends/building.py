@@ -1,18 +1,23 @@
 """Objects that a plan describes. Every worker builds the same ones, from classes that it finds by name."""
 
 import dataclasses
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from torch import nn
 
 from senju.backends.plan import Plan
+from senju.collect.device_actor import DeviceProgram
+from senju.collect.device_columns import DeviceColumns, DeviceSlot
 from senju.collect.orders import Orders
 from senju.collect.policy import Policy
 from senju.collect.rollout import RolloutPlayer, policy_view, warm_up
 from senju.collect.shard import Shard
 from senju.collect.slots import Allocate, Ring, RingShape, new_slot
+from senju.cuda import free_memory
 from senju.games import GAMES, make_game
 from senju.games.game import Game
 from senju.models import MODELS, make_model
@@ -21,6 +26,8 @@ from senju.models.weights import WeightBlock, Weights
 from senju.opponents.opponent_players import OpponentPlayers, OpponentSettings, OpponentSpec
 from senju.timing import StageClock
 from senju.workers.script import find_importable
+
+logger = logging.getLogger(__name__)
 
 _WARM_UP_STEPS = 4  # enough for every seat to move
 
@@ -92,8 +99,43 @@ def new_rings(plan: Plan, game: Game, allocate: Allocate = np.zeros) -> tuple[Ri
     return tuple(Ring(view, shape, allocate) for shape in shapes)
 
 
+def new_program(plan: Plan) -> DeviceProgram | None:
+    """What a device executes for the plan; None if workers evaluate on their cores."""
+    return DeviceProgram(plan.evaluation) if plan.evaluation is not None else None
+
+
+def add_device_columns(plan: Plan, game: Game, rings: Sequence[Ring], device: torch.device) -> None:
+    """Keep what is evaluated on the device for the learner: all turns if there is room, or the newest."""
+    view = policy_view(game, len(plan.policies))
+    free = free_memory(device) // 2 // len(rings)
+    for ring in rings:
+        per_turn = DeviceColumns.bytes_per_turn(view, ring.shape)
+        newest = ring.shape.ahead + ring.shape.transient
+        turns = next((n for n in (ring.shape.depth, newest) if n * per_turn <= free), 0)
+        if turns:
+            ring.on_device = DeviceColumns(view, ring.shape, turns, device)
+        else:
+            logger.warning(
+                "%d MiB of observations do not fit into the device's free %d MiB: they are uploaded again to "
+                "be learned from; fewer num_games or rollout_steps avoid this",
+                newest * per_turn >> 20,
+                free >> 20,
+            )
+
+
+def device_slots(rings: Sequence[Ring], shard: int, turn: int) -> list[DeviceSlot]:
+    """The rollout's slots on the device; empty if not all rings are there."""
+    kept = [ring.on_device for ring in rings]
+    return [each.slot(shard, turn) for each in kept if each is not None] if all(kept) else []
+
+
 def new_rollout_player(
-    plan: Plan, game: Game, models: PlanModels, clock: StageClock, weights_at: Callable[[int], Weights]
+    plan: Plan,
+    game: Game,
+    models: PlanModels,
+    clock: StageClock,
+    weights_at: Callable[[int], Weights],
+    program: DeviceProgram | None = None,
 ) -> RolloutPlayer:
     """A player for the plan's shards; `weights_at` gives the weights at an index of the orders."""
     policies = [
@@ -103,7 +145,9 @@ def new_rollout_player(
     num_rows, opponents = plan.games_per_shard, None
     if plan.opponents is not None:
         opponents = OpponentPlayers(game, plan.opponents, policies, models.fixed, weights_at)
-    return RolloutPlayer(game, policies, num_rows, clock, plan.resignation, opponents, plan.whole_games)
+    return RolloutPlayer(
+        game, policies, num_rows, clock, plan.resignation, opponents, plan.whole_games, program
+    )
 
 
 def new_shard(plan: Plan, game: Game, index: int) -> Shard:

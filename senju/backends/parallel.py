@@ -99,7 +99,8 @@ class ParallelBackend(Backend):
         self._reported_stats = np.zeros_like(self._block.stats)
         self._schedule = TurnSchedule(plan.num_shards, self._block.depth, plan.num_parts)
         files = [] if self.shared_memory is None else [self.shared_memory]
-        role = RolloutRole(plan, models, self._block, weakly(self._set_aside), files, plan.sockets)
+        set_aside = weakly(self._set_aside)
+        role = RolloutRole(plan, models, self._block, set_aside, files, plan.sockets, self._program)
         limits = Limits(
             config.worker_timeout, config.start_timeout, config.shard_attempts, config.reset_interval
         )
@@ -209,6 +210,7 @@ class ParallelBackend(Backend):
             self._dropped.detach()
         if hasattr(self, "team"):
             self.team.close()
+        self._release_device()
         memory, self.shared_memory = self.shared_memory, None
         if memory is not None:  # another thread may be closing too
             os.close(memory)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from senju.collect.device_actor import DeviceEvaluation
 from senju.collect.exploration import BY_POLICY, Acting
 from senju.collect.resignation import NEVER, Resignation
 from senju.config import Part, Settings
@@ -43,6 +44,7 @@ class Plan(Part):
     whole_games: bool = False  # whether each rollout is one game of every row, from its start to its end
     max_game_length: int = Field(0, ge=0, lt=2**63)  # steps after which a game is truncated; 0: never
     resignation: Resignation = NEVER
+    evaluation: DeviceEvaluation | None = None  # None: workers evaluate on their cores
     folder: str | None = None  # for files that the user may need, such as a failing shard
     sockets: tuple[str, ...] = ()  # socket files that workers remove if this process is killed
 

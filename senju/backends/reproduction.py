@@ -107,7 +107,7 @@ class Reproduction:
         shard = new_shard(plan, game, self.shard)
         shard.restore(self.state)
         player = new_rollout_player(plan, game, models, StageClock(), self.opponents.__getitem__)
-        player.weights.write(self.weights)
+        player.write_weights(self.weights)
         view, steps, rows = policy_view(game, len(plan.policies)), plan.rollout_steps, plan.games_per_shard
         slots = [new_slot(view, steps, rows, policy.keeps_final) for policy in plan.policies]
         player.play(shard, slots, self.orders)

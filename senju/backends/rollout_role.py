@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from senju.backends.building import (
     PlanModels,
+    device_slots,
     importable_plan,
     new_models,
     new_rollout_player,
@@ -23,6 +24,7 @@ from senju.backends.building import (
 from senju.backends.plan import Plan
 from senju.backends.schedule import Finished, RolloutTask
 from senju.backends.shared_block import FIRST_STAGE, HEARTBEAT, RolloutBlock
+from senju.collect.device_actor import DeviceProgram
 from senju.collect.orders import NO_ORDERS, unpack_orders
 from senju.collect.rollout import STAGES
 from senju.collect.seating import Failure
@@ -52,6 +54,7 @@ class RolloutRole(Role):
     set_aside: Callable[[RolloutTask, str, int], str]
     descriptors: Sequence[int]  # of the block's memory, if it is shared
     sockets: Sequence[str]
+    program: DeviceProgram | None = None  # of this process, if a device evaluates
 
     @cached_property
     def _importable_plan(self) -> Plan:
@@ -63,7 +66,7 @@ class RolloutRole(Role):
     def local_handler(self, start: Start) -> Handler:
         """A player with copies of the models: building them would use this process's random numbers."""
         game, models = make_game(**self.plan.game), copy.deepcopy(self.models)
-        return RolloutHandler(self.plan, game, models, self.block, start.index)
+        return RolloutHandler(self.plan, game, models, self.block, start.index, self.program)
 
     def task_payload(self, task: RolloutTask, worker: dict[str, Any]) -> Payload:
         return Payload((task.shard, task.turn, task.part, task.end))
@@ -126,13 +129,21 @@ class RolloutHandler(Handler):
     worker that dies leaves the state that the rollout began with.
     """
 
-    def __init__(self, plan: Plan, game: Game, models: PlanModels, block: RolloutBlock, index: int) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        game: Game,
+        models: PlanModels,
+        block: RolloutBlock,
+        index: int,
+        program: DeviceProgram | None = None,
+    ) -> None:
         warm_up_plan(plan, game, models)
         self._plan, self._block = plan, block
         self._published = np.empty(block.weights.num_bytes, np.uint8)
         self._stamp, self._orders = -1, NO_ORDERS
         clock = StatsClock(block.stats[index])
-        self._player = new_rollout_player(plan, game, models, clock, block.opponents.__getitem__)
+        self._player = new_rollout_player(plan, game, models, clock, block.opponents.__getitem__, program)
         self._shard = new_shard(plan, game, 0)
 
     def execute(self, task: Payload) -> Payload:
@@ -146,7 +157,8 @@ class RolloutHandler(Handler):
         for ring in rings:
             ring.open(index, turn)
         slots = [ring.slot(index, turn) for ring in rings]
-        self._player.play(shard, slots, self._orders, range(plan.first_step(part), plan.first_step(end)))
+        steps = range(plan.first_step(part), plan.first_step(end))
+        self._player.play(shard, slots, self._orders, steps, device_slots(rings, index, turn))
         if end == plan.num_parts:
             for ring in rings:
                 ring.complete(index, turn)
@@ -157,8 +169,7 @@ class RolloutHandler(Handler):
     def _take_weights(self) -> None:
         if self._block.weights.stamp != self._stamp:
             self._stamp, _ = self._block.weights.read(self._published)
-            weights = self._player.weights
-            weights.write(self._published[: weights.num_bytes])
+            self._player.write_weights(self._published[: self._player.weights.num_bytes])
             self._orders = unpack_orders(self._published, self._plan.max_opponents, len(self._plan.policies))
 
     def _take_failures(self) -> list[Failure]:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from time import monotonic
 
 from senju.backends.backend import Backend, BackendStatus
-from senju.backends.building import new_models, new_rollout_player, new_shard
+from senju.backends.building import device_slots, new_models, new_rollout_player, new_shard
 from senju.backends.plan import Plan
 from senju.backends.schedule import RolloutTask
 from senju.collect.orders import NO_ORDERS, Orders
@@ -100,7 +100,9 @@ class Serial(Backend):
             self._dropped = weakref.finalize(self, os.close, self.shared_memory)
         self._orders = NO_ORDERS
         self._clock, self._child = _GuardedClock(), ChildReport()
-        self._player = new_rollout_player(plan, game, models, self._clock, self._block.opponents.__getitem__)
+        self._player = new_rollout_player(
+            plan, game, models, self._clock, self._block.opponents.__getitem__, self._program
+        )
         self._shards = [new_shard(plan, game, index) for index in range(plan.num_shards)]
         self._plan = plan
         # of each shard: the rows' clocks at the start of its newest rollout
@@ -112,7 +114,7 @@ class Serial(Backend):
         self._is_closed = False
 
     def _publish(self, weights: Weights, orders: Orders) -> None:
-        self._player.weights.write(weights)
+        self._player.write_weights(weights)
         self._orders = orders
 
     def collect(self, timeout: float | None = None) -> list[Rollout]:
@@ -147,7 +149,8 @@ class Serial(Backend):
             ring.open(index, self._turn)
         try:
             with ending_forked_child(self._child.write):
-                self._player.play(shard, slots, self._orders)
+                kept = device_slots(self.rings, index, self._turn)
+                self._player.play(shard, slots, self._orders, kept=kept)
             self._child.raise_written()
             for ring in self.rings:
                 ring.complete(index, self._turn)
@@ -204,6 +207,7 @@ class Serial(Backend):
         self._is_closed = True
         if hasattr(self, "team"):
             self.team.can_play.set()
+        self._release_device()
         if self.shared_memory is not None:
             self._dropped()
             self.shared_memory = None

@@ -46,6 +46,10 @@ class DeviceColumns:
         """Mark the rollout as complete."""
         self.stored[shard, turn % self.turns] = turn
 
+    def forget(self, turn: int) -> None:
+        """Forget rollouts from that turn on."""
+        self.stored[self.stored >= turn] = -1
+
     def has(self, shard: int, turn: int) -> bool:
         """Whether the whole rollout is on the device."""
         return bool(self.stored[shard, turn % self.turns] == turn)

@@ -200,7 +200,7 @@ def epsilon_greedy_actions(
     row = _epsilon_greedy(
         logits, values, legal, seats, clock, seed, stream, epsilon, is_dueling, actions, explored, best_values
     )
-    _refuse(row, logits, legal, seats, all_must_be_finite=True)
+    refuse_choice(row, logits, legal, seats, all_must_be_finite=True)
 
 
 def sample_actions(
@@ -214,7 +214,9 @@ def sample_actions(
     log_probs: NDArray[np.float32],
 ) -> None:
     """Write an action drawn from each row's policy and its log-probability."""
-    _refuse(_sample(logits, legal, seats, clock, seed, stream, actions, log_probs), logits, legal, seats)
+    refuse_choice(
+        _sample(logits, legal, seats, clock, seed, stream, actions, log_probs), logits, legal, seats
+    )
 
 
 def best_actions(
@@ -224,21 +226,23 @@ def best_actions(
     actions: NDArray[np.int32],
 ) -> None:
     """Write the legal action with the largest logit; the lowest index among equals."""
-    _refuse(_best(logits, legal, seats, actions), logits, legal, seats)
+    refuse_choice(_best(logits, legal, seats, actions), logits, legal, seats)
 
 
-def _refuse(
+def refuse_choice(
     row: int,
     logits: NDArray[np.float32],
     legal: NDArray[np.uint64],
     seats: NDArray[np.int8],
     all_must_be_finite: bool = False,  # True for action values; a policy may have logits of minus infinity
+    first_row: int = 0,  # the index of the arrays' first row in its shard
 ) -> None:
+    """Raise the error that explains why no action could be chosen in a row; nothing for -1."""
     if row < 0:
         return
     num_acting, num_actions = seats.shape[1], logits.shape[1]
     for acting_index in np.flatnonzero(seats[row] >= 0).tolist():
-        where = f"row {row}, seat {seats[row, acting_index]}"
+        where = f"row {first_row + row}, seat {seats[row, acting_index]}"
         allowed = np.flatnonzero(unpack_legal(legal[row, acting_index], num_actions))
         if not len(allowed):
             raise NoLegalActionError(f"{where}: the legal mask is empty")

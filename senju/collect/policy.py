@@ -5,22 +5,26 @@ then its slot receives what that seat sees and does, and nothing else.
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from senju.collect.actor import Actor, NetworkOutput, StackedActor
-from senju.collect.exploration import BY_POLICY, Acting, epsilon_greedy_actions, sample_actions
+from senju.collect.actor import NetworkOutput
+from senju.collect.device_actor import Results
+from senju.collect.exploration import (
+    BY_POLICY,
+    Acting,
+    epsilon_greedy_actions,
+    refuse_choice,
+    sample_actions,
+)
 from senju.collect.seating import CURRENT
 from senju.collect.slots import Slot
 from senju.games.game import Game, Observations, Outcomes, SeatView
 from senju.games.rows import ACTION, Rows
 from senju.kernels import compiled
-from senju.models.mlp import Mlp
 from senju.models.model import Model
-from senju.models.stacked import have_one_shape
 
 
 class Policy(NamedTuple):
@@ -130,7 +134,8 @@ class PolicyInPlay:
         self.positions = np.zeros(0, np.int64)  # row * num_acting + acting_index, where it decides
         # a seat's own policy draws the random numbers that one policy for all seats draws at its acting index
         acting_index = 0 if seat is None or game.num_acting == 1 else seat
-        self._stream = ACTION + (acting_index << 8)
+        self.stream = ACTION + (acting_index << 8)
+        self.epsilon = 0.0  # of the current rollout
         self._buffer = np.zeros(num_rows * game.num_acting, np.int64)
         self._after = Observations(
             np.zeros((num_rows, 1, *game.observation_shape), game.observation_dtype),
@@ -142,7 +147,7 @@ class PolicyInPlay:
 
     def begin(self, slot: Slot, epsilon: float, time: int) -> None:
         """Start a rollout, which is written to `slot`, or continue one at step `time`."""
-        self.slot, self._epsilon, self._num_final = slot, epsilon, 0
+        self.slot, self.epsilon, self._num_final = slot, epsilon, 0
         if time:
             self._num_final = int(slot.final_at[:time].max(initial=-1)) + 1
             return
@@ -188,16 +193,40 @@ class PolicyInPlay:
     def choose(self, evaluation: NetworkOutput, rows: Rows, time: int) -> None:
         """Choose actions, and write them to the slot."""
         slot, (logits, values) = self.slot, evaluation
-        state = (slot.legal[time], slot.seats[time], rows.clock, rows.seed, self._stream)
+        state = (slot.legal[time], slot.seats[time], rows.clock, rows.seed, self.stream)
         out = slot.values[time]
         if self.acting.by == "action_values":
-            settings = (self._epsilon, self.acting.is_dueling)
+            settings = (self.epsilon, self.acting.is_dueling)
             epsilon_greedy_actions(
                 logits, values, *state, *settings, slot.actions[time], slot.explored[time], out
             )
         else:
             out[:] = values.reshape(out.shape)
             sample_actions(logits, *state, slot.actions[time], slot.log_probs[time])
+
+    def seen_at(self, time: int) -> Observations:
+        """What the policy sees in a step, as its slot holds it."""
+        return self.slot.observations_at(time)
+
+    def store_choice(self, results: Results, index: int, time: int) -> bool:
+        """Write what a device chose for policy `index` of its group; return whether all choices are valid."""
+        slot = self.slot
+        shape = slot.actions[time].shape
+        slot.actions[time] = results.actions[index].reshape(shape)
+        slot.values[time] = results.values[index].reshape(shape)
+        if self.acting.by == "policy":
+            slot.log_probs[time] = results.log_probs[index].reshape(shape)
+        else:
+            slot.explored[time] = results.explored[index].reshape(shape)
+        return bool(results.actions[index].min() >= 0)
+
+    def refuse_choice(self, position: int, logits: NDArray[np.float32], time: int) -> None:
+        """Raise the error that explains why no action could be chosen at a position."""
+        row, acting_index = divmod(position, self.view.num_acting)
+        seen = self.slot
+        legal = seen.legal[time, row : row + 1, acting_index : acting_index + 1]
+        seats = seen.seats[time, row : row + 1, acting_index : acting_index + 1]
+        refuse_choice(0, logits, legal, seats, self.acting.by == "action_values", first_row=row)
 
     def give_actions(self, seen: Observations, actions: NDArray[np.int32], time: int, seat: int) -> None:
         """Write one seat's decisions to the actions of the step."""
@@ -221,6 +250,14 @@ class PolicyInPlay:
             return after
         self._take_seat(after, self._all_current, self._none_finished, self._after)
         return self._after
+
+    def store_some_values(
+        self, seats: NDArray[np.int8], values: NDArray[np.float32], chosen: NDArray[np.int64], time: int
+    ) -> None:
+        """Write the values of some rows' positions after a step: `seats` and `values` are of these rows."""
+        found = np.empty((len(chosen), self.view.num_seats), np.float32)
+        _spread_values(values, seats, np.ones(len(chosen), np.bool_), self.view.is_zero_sum, found)
+        self.slot.bootstrap[time, chosen] = found
 
     def store_values(self, seen: Observations, values: Any, chosen: NDArray[np.bool_], time: int) -> None:
         """Write the values of the chosen rows' positions after a step, before new games start."""
@@ -253,52 +290,3 @@ class PolicyInPlay:
 
 _WRITTEN_OTHERWISE = ("seats", "bootstrap", "final_at", "final_observation", "final_legal", "final_seats")
 _EMPTIED = tuple(name for name in Slot._fields if name not in _WRITTEN_OTHERWISE)
-
-
-class PolicyGroup:
-    """Policies that are evaluated together: networks of one shape, or a single policy."""
-
-    def __init__(self, policies: Sequence[PolicyInPlay], num_rows: int) -> None:
-        self.policies = list(policies)
-        first, models = policies[0], [policy.model for policy in policies]
-        self.is_valuing = first.is_valuing  # whether the values of these policies are learned from
-        self._actor = Actor(first.view, first.model, num_rows) if len(policies) == 1 else None
-        if self._actor is None:
-            assert isinstance(first.view, SeatView)
-            self._stack = StackedActor(first.view, models, num_rows)
-
-    def evaluate(self, observations: Sequence[NDArray[Any]]) -> list[NetworkOutput]:
-        """Evaluate one batch for each policy."""
-        if self._actor is not None:
-            return [self._actor.evaluate(observations[0])]
-        return self._stack.evaluate(observations)
-
-    def evaluate_step(self, time: int, is_partial: bool) -> list[NetworkOutput]:
-        """Evaluate the step's observations; with `is_partial`, only the positions that a policy decides."""
-        if self._actor is None:  # `grouped` makes no stack with `is_partial`
-            return self._stack.evaluate([policy.slot.observation[time] for policy in self.policies])
-        (policy,) = self.policies
-        seen = policy.slot.observation[time]
-        found = (
-            self._actor.evaluate_some(seen, policy.positions) if is_partial else self._actor.evaluate(seen)
-        )
-        return [found]
-
-
-def grouped(policies: Sequence[PolicyInPlay], num_rows: int, is_partial: bool) -> list[PolicyGroup]:
-    """Group policies whose networks have one shape; groups are in the order of their first policies.
-
-    With `is_partial`, each policy decides in some of the rows only: it gets a group of its own, which
-    evaluates these rows.
-    """
-    groups: list[list[PolicyInPlay]] = []
-    for policy in policies:
-        for group in groups:
-            is_alike = group[0].is_valuing == policy.is_valuing and not is_partial
-            is_mlp = type(policy.model) is Mlp  # `vmap`, which stacks other networks, is slow on a CPU
-            if is_alike and is_mlp and have_one_shape([group[0].model, policy.model]):
-                group.append(policy)
-                break
-        else:
-            groups.append([policy])
-    return [PolicyGroup(group, num_rows) for group in groups]

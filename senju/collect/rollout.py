@@ -12,18 +12,21 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from senju.collect.device_actor import DeviceProgram
+from senju.collect.device_columns import DeviceSlot
 from senju.collect.exploration import Acting
 from senju.collect.orders import NO_ORDERS, Orders
-from senju.collect.policy import Policy, PolicyInPlay, grouped
+from senju.collect.policy import Policy, PolicyInPlay
+from senju.collect.policy_groups import grouped
 from senju.collect.resignation import NEVER, Resignation
 from senju.collect.seating import Opponents
 from senju.collect.shard import Shard
 from senju.collect.slots import Ring, RingShape, Slot
 from senju.errors import ConfigError
-from senju.games.game import Game, Observations, Outcomes, SeatView
+from senju.games.game import Game, Observations, Outcomes, SeatView, States
 from senju.games.rows import Rows, first_allowed
 from senju.models.model import Model
-from senju.models.weights import WeightBlock
+from senju.models.weights import WeightBlock, Weights
 from senju.timing import StageClock
 
 STAGES = ("observe", "evaluate", "choose", "opponents", "step", "restart")  # of every step of a shard
@@ -42,7 +45,8 @@ class RolloutPlayer:
     """Plays rollouts of shards; one per worker.
 
     `opponents` play the seats that no policy of the list plays; None: the policies play all seats. With
-    `whole_games` every row plays one game to its end in each rollout, and then waits.
+    `whole_games` every row plays one game to its end in each rollout, and then waits. With a `program` the
+    policies are evaluated on its device, to which their models are moved.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class RolloutPlayer:
         resignation: Resignation = NEVER,
         opponents: Opponents | None = None,
         whole_games: bool = False,
+        program: DeviceProgram | None = None,
     ) -> None:
         resignation.check(game)
         policy_view(game, len(policies))
@@ -66,7 +71,8 @@ class RolloutPlayer:
             PolicyInPlay(game, policy, num_rows, None if self._has_all_seats else seat)
             for seat, policy in enumerate(policies)
         ]
-        self._groups = grouped(self._policies, num_rows, self._is_partial)
+        self._groups = grouped(self._policies, num_rows, self._is_partial, program)
+        self._positions = {id(policy): index for index, policy in enumerate(self._policies)}
         self.weights = WeightBlock(nn.ModuleList(policy.model for policy in policies))  # of all policies
         self._seen, self._after = game.new_observations(num_rows), game.new_observations(num_rows)
         self._outcomes = game.new_outcomes(num_rows)
@@ -74,14 +80,28 @@ class RolloutPlayer:
         self._acting_seats = np.zeros((num_rows, game.num_acting), np.int8)
         self._is_finished = np.zeros(num_rows, np.bool_)
 
+    def write_weights(self, weights: Weights) -> None:
+        """Play with these weights from the next rollout on."""
+        self.weights.write(weights)
+        for group in self._groups:
+            group.refresh()
+
     @torch.inference_mode()  # once per rollout: entering it costs microseconds
     def play(
-        self, shard: Shard, slots: Sequence[Slot], orders: Orders = NO_ORDERS, steps: range | None = None
+        self,
+        shard: Shard,
+        slots: Sequence[Slot],
+        orders: Orders = NO_ORDERS,
+        steps: range | None = None,
+        kept: Sequence[DeviceSlot] = (),
     ) -> None:
-        """Fill each policy's slot with the shard's next steps: a whole rollout, or a part of it."""
+        """Fill each policy's slot with the shard's next steps: a whole rollout, or a part of it.
+
+        `kept` are the slots on the device, one for each policy, if there are any.
+        """
         rows, clock, opponents = shard.rows, self.clock, self.opponents
         steps = steps if steps is not None else range(slots[0].num_steps)
-        self._begin(shard, slots, orders, steps.start)
+        self._begin(shard, slots, orders, steps.start, kept)
         clock.start()
         for time in steps:
             if self.whole_games and self._is_finished.all():
@@ -93,10 +113,8 @@ class RolloutPlayer:
             self._show_policies(shard, seen, time)
             clock.lap("observe")
             for group in self._groups:
-                evaluations = group.evaluate_step(time, self._is_partial)
-                clock.lap("evaluate")
-                for policy, evaluation in zip(group.policies, evaluations, strict=True):
-                    policy.choose(evaluation, rows, time)
+                group.act(rows, time, self._is_partial, clock)
+                for policy in group.policies:
                     if policy.seat is not None:
                         policy.give_actions(seen, actions, time, policy.seat)
                 clock.lap("choose")
@@ -112,11 +130,21 @@ class RolloutPlayer:
             clock.lap("restart")
         if steps.stop == slots[0].num_steps:
             self._end(rows, slots[0])
+        for group in self._groups:
+            group.finish()
+        clock.lap("evaluate")
 
-    def _begin(self, shard: Shard, slots: Sequence[Slot], orders: Orders, time: int) -> None:
+    def _begin(
+        self, shard: Shard, slots: Sequence[Slot], orders: Orders, time: int, kept: Sequence[DeviceSlot]
+    ) -> None:
         epsilons = orders.epsilons or (0.0,) * len(slots)
         for policy, slot, epsilon in zip(self._policies, slots, epsilons, strict=True):
             policy.begin(slot, policy.acting.epsilon(epsilon, shard.index), time)
+        for group in self._groups:
+            own = [kept[self._positions[id(policy)]] for policy in group.policies] if kept else []
+            group.begin(shard.rows, own)
+        is_compact = self._has_all_seats and not len(slots[0].final_seats)
+        self._is_compact = is_compact and all(each.is_late and each.is_valuing for each in self._groups)
         ended = slots[0].terminated[:time] | slots[0].truncated[:time]
         self._is_finished[:] = ended.any(axis=0) if self.whole_games else False
         if self.opponents is not None:
@@ -193,24 +221,33 @@ class RolloutPlayer:
         self, rows: Rows, truncated: NDArray[np.bool_], broken: NDArray[np.int64] | None, time: int
     ) -> None:
         """Value and store the positions in which games were truncated, before new games start."""
-        self._value_positions(rows, truncated, time)
         known = truncated.copy()
         if broken is not None:
             known[broken] = False
+        self._value_positions(rows, known, time)
         for policy in self._policies:
             if broken is not None:
                 policy.slot.bootstrap[time, broken] = math.nan
-            policy.store_truncated(policy.view_after(self._after), known, time)
+            if len(policy.slot.final_seats):
+                policy.store_truncated(policy.view_after(self._after), known, time)
 
     def _value_positions(self, rows: Rows, chosen: NDArray[np.bool_], time: int) -> None:
         """Write the values of the chosen rows' positions for the policies that learn values."""
+        indices = np.flatnonzero(chosen)
+        if self._is_compact:  # nothing else needs what the other rows see
+            self._groups[0].value_later([_observed(self.game, rows.states[indices])], indices, time)
+            return
         rows.observe(self._after)
         for group in self._groups:
             if not group.is_valuing:
                 continue
+            if group.is_late:
+                seen = [policy.view_after(self._after) for policy in group.policies]
+                group.value_later([_rows_of(each, indices) for each in seen], indices, time)
+                continue
             seen = [policy.view_after(self._after) for policy in group.policies]
             evaluations = group.evaluate([each.observation for each in seen])
-            for policy, own, (_, values) in zip(group.policies, seen, evaluations, strict=True):
+            for policy, own, values in zip(group.policies, seen, evaluations, strict=True):
                 policy.store_values(own, values, chosen, time)
         self.clock.lap("evaluate")
 
@@ -221,6 +258,18 @@ class RolloutPlayer:
         running = ~(slot.terminated[-1] | slot.truncated[-1] | self._is_finished)
         if running.any() and any(group.is_valuing for group in self._groups):
             self._value_positions(rows, running, -1)
+
+
+def _observed(game: Game, states: States) -> Observations:
+    """What is seen in some states."""
+    seen = game.new_observations(len(states))
+    game.observe(states, seen)
+    return seen
+
+
+def _rows_of(seen: Observations, rows: NDArray[np.int64]) -> Observations:
+    """Copies of some rows."""
+    return Observations(seen.observation[rows], seen.legal[rows], seen.seats[rows])
 
 
 def warm_up(game: Game, models: Sequence[Model]) -> None:

@@ -163,14 +163,20 @@ class Ring:
     def open(self, shard: int, turn: int) -> None:
         """Mark the rollout's slot as being written."""
         _set_sequence_number(self.sequence_numbers, shard, turn % self.shape.depth, -1 - turn)
+        if self.on_device is not None:
+            self.on_device.open(shard, turn)
 
     def complete(self, shard: int, turn: int) -> None:
         """Mark the rollout's slot as complete."""
         _set_sequence_number(self.sequence_numbers, shard, turn % self.shape.depth, turn + 1)
+        if self.on_device is not None:
+            self.on_device.complete(shard, turn)
 
     def forget(self, turn: int) -> None:
         """Forget rollouts from that turn on: they will be played again. No worker may be writing."""
         self.sequence_numbers[self.begun_turns >= turn] = 0
+        if self.on_device is not None:
+            self.on_device.forget(turn)
 
     def is_complete(self, shard: int, turn: int) -> bool:
         """Whether the slot holds the whole rollout; earlier reads come before the check, later ones after."""

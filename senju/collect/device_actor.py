@@ -1,0 +1,380 @@
+"""Evaluating and choosing on a device, for policies that are evaluated together.
+
+A step uploads what the policies see, evaluates the networks, chooses the actions and downloads one small
+array. On a GPU all of it is one CUDA graph with fixed shapes. While the GPU works for one thread, other
+threads step their games.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from senju.collect.device_choice import Choice, Decisions, epsilon_greedy, sampled
+from senju.collect.device_columns import DeviceSlot
+from senju.collect.exploration import Acting, epsilon_greedy_actions, sample_actions
+from senju.cuda import Kernels, capture_lock, capturing, compile_mode, set_repeatable
+from senju.games.game import Game, Observations, SeatView
+from senju.games.rows import CLOCK
+from senju.kernels import legal_words
+from senju.models.mlp import Mlp
+from senju.models.model import Model
+from senju.models.stacked import ModelStack
+
+_WARM_UPS = 3  # calls before a capture: the first ones compile and allocate
+
+
+class DeviceEvaluation(NamedTuple):
+    """Where and how networks are evaluated, if the workers do not do it on their cores."""
+
+    device: str = "cpu"
+    precision: str = "float32"  # or bfloat16: of matrix products and convolutions
+    kernels: Kernels = "eager"  # torch's own, compiled ones that repeat their bits, or the fastest
+
+
+class Results(NamedTuple):
+    """What one step decided; all [policy, position]."""
+
+    actions: NDArray[np.int32]  # -1: no valid choice
+    log_probs: NDArray[np.float32]
+    values: NDArray[np.float32]
+    explored: NDArray[np.bool_]
+
+
+Step = Callable[..., Tensor]
+
+
+class DeviceProgram:
+    """The functions that a device executes, compiled once for all threads of this process."""
+
+    def __init__(self, evaluation: DeviceEvaluation) -> None:
+        self.device = torch.device(evaluation.device)
+        self.precision, self.kernels = evaluation.precision, evaluation.kernels
+        self._steps: dict[Any, Step] = {}
+        if self.is_cuda:
+            set_repeatable(self.kernels)
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether steps are captured as graphs."""
+        return self.device.type == "cuda"
+
+    def step_of(self, models: Sequence[Model], acting: Acting, view: Game | SeatView) -> Step:
+        """The function of one step for such models: the same one for every thread."""
+        first = models[0]
+        form = [(name, tuple(t.shape), t.dtype) for name, t in first.state_dict().items()]
+        key = (type(first), repr(form), len(models), acting, view.observation_shape)
+        with capture_lock:
+            if key not in self._steps:
+                network = _stacked(models) if len(models) > 1 else _single(first, self.device)
+                choose = _host_choice if not self.is_cuda else _device_choice
+                step = _new_step(network, choose, acting, self.device.type, self.precision == "bfloat16")
+                is_compiled = self.is_cuda and self.kernels != "eager"
+                if len(models) > 1 and type(first) is not Mlp:
+                    is_compiled = False  # `vmap` in a mode that changes layouts
+                mode = compile_mode(self.kernels)
+                self._steps[key] = torch.compile(step, dynamic=False, mode=mode) if is_compiled else step
+            return self._steps[key]
+
+
+Network = Callable[[dict[str, Tensor], Tensor], tuple[Tensor, Tensor]]
+
+
+def _single(model: Model, device: torch.device) -> Network:
+    """One model as a function of its weights: [1, position, …] -> logits and values."""
+    skeleton = copy.deepcopy(model).to(device)
+
+    def network(weights: dict[str, Tensor], observation: Tensor) -> tuple[Tensor, Tensor]:
+        logits, values = functional_call(skeleton, weights, (observation[0],))
+        return logits.unsqueeze(0), values.unsqueeze(0)
+
+    return network
+
+
+def _stacked(models: Sequence[Model]) -> Network:
+    """Models of one shape as a function of their weights: [model, position, …] -> logits and values."""
+    stack, rows = ModelStack([copy.deepcopy(model) for model in models]), range(len(models))
+
+    def network(weights: dict[str, Tensor], observation: Tensor) -> tuple[Tensor, Tensor]:
+        return stack(weights, rows, observation)
+
+    return network
+
+
+def _new_step(
+    network: Network,
+    choose: Callable[[Tensor, Tensor, Decisions, Acting], Choice],
+    acting: Acting,
+    device_type: str,
+    is_rounded: bool,
+) -> Step:
+    """Observations [policy, position, …], and what the choice depends on -> int32 [4, policy * position]."""
+
+    def step(
+        weights: dict[str, Tensor],
+        observation: Tensor,
+        legal: Tensor,
+        seats: Tensor,
+        clock: Tensor,
+        rows: Tensor,
+        streams: Tensor,
+        keys: Tensor,
+        epsilons: Tensor,
+    ) -> Tensor:
+        with torch.autocast(device_type, torch.bfloat16, enabled=is_rounded, cache_enabled=False):
+            logits, values = network(weights, observation.float())
+        clocks = (clock.long() & 0xFFFFFFFF)[rows]
+        decisions = Decisions(legal, seats >= 0, clocks, streams, keys, epsilons)
+        choice = choose(logits.flatten(0, 1), values.flatten(), decisions, acting)
+        columns = (choice.log_probs.view(torch.int32), choice.values.view(torch.int32), choice.explored.int())
+        return torch.stack((choice.actions, *columns))
+
+    return step
+
+
+def _device_choice(logits: Tensor, values: Tensor, decisions: Decisions, acting: Acting) -> Choice:
+    if acting.by == "policy":
+        return sampled(logits, values, decisions)
+    return epsilon_greedy(logits, values, decisions, acting.is_dueling)
+
+
+def _host_choice(logits: Tensor, values: Tensor, decisions: Decisions, acting: Acting) -> Choice:
+    """The choice by the kernels that workers use: the same bits."""
+    count = len(values)
+    clock = decisions.clock.numpy().astype(np.uint32).reshape(-1).view(CLOCK)
+    seats = np.where(decisions.is_acting.numpy(), 0, -1).astype(np.int8)
+    legal, scores = decisions.legal.numpy().view(np.uint64), logits.float().numpy()
+    actions, log_probs = np.zeros((count, 1), np.int32), np.zeros((count, 1), np.float32)
+    explored, best = np.zeros((count, 1), np.bool_), values.float().numpy().copy()
+    low, high = decisions.keys.tolist()
+    streams, epsilons = decisions.streams.numpy(), decisions.epsilons.numpy()
+    for stream in np.unique(streams).tolist():  # one for each policy and acting index
+        of = np.flatnonzero(streams == stream)
+        state = (legal[of, None], seats[of, None], clock[of], np.uint64(high << 32 | low), stream)
+        out = actions[of], log_probs[of], explored[of], best[of, None]
+        if acting.by == "policy":
+            sample_actions(scores[of], *state, *out[:2])
+        else:
+            settings = (float(epsilons[of[0]]), acting.is_dueling)
+            epsilon_greedy_actions(
+                scores[of], values.float().numpy()[of], *state, *settings, out[0], *out[2:]
+            )
+        actions[of], log_probs[of], explored[of], best[of] = out[0], out[1], out[2], out[3][:, 0]
+    found = actions[:, 0], log_probs[:, 0], best, explored[:, 0]
+    return Choice(*(torch.from_numpy(column) for column in found))
+
+
+class DeviceActor:
+    """Evaluates and chooses for one or more policies of one shape, one batch of fixed shape each.
+
+    The models are moved to the device. `refresh` takes over their weights after a change.
+    """
+
+    def __init__(
+        self,
+        program: DeviceProgram,
+        view: Game | SeatView,
+        models: Sequence[Model],
+        acting: Acting,
+        streams: Sequence[int],  # of each policy's first acting index
+        num_rows: int,
+    ) -> None:
+        self.device, self._is_cuda = program.device, program.is_cuda
+        self.models = [model.eval().requires_grad_(False).to(self.device) for model in models]
+        self._is_rounded = program.precision == "bfloat16"
+        self._stack = ModelStack(self.models) if len(models) > 1 else None
+        self._step = program.step_of(self.models, acting, view)
+        self._num, self._batch = len(models), num_rows * view.num_acting
+        self._shape = (self._num, self._batch)
+        self._lay_out(view, streams, num_rows)
+        self._weights = self._read_weights()
+        self._graph: torch.cuda.CUDAGraph | None = None
+        if self._is_cuda:
+            with torch.cuda.device(self.device):
+                self._stream = torch.cuda.Stream()
+                self._done = torch.cuda.Event(blocking=True)
+                self._capture()
+
+    def _lay_out(self, view: Game | SeatView, streams: Sequence[int], num_rows: int) -> None:
+        """Arrays with fixed addresses, on the device and in pinned memory of the host."""
+        device, (num, batch) = self.device, self._shape
+        dtype = torch.from_numpy(np.zeros(0, view.observation_dtype)).dtype
+        self._observation = torch.zeros(num, batch, *view.observation_shape, dtype=dtype, device=device)
+        self._legal = torch.zeros(
+            num * batch, legal_words(view.num_actions), dtype=torch.int64, device=device
+        )
+        self._seats = torch.full((num * batch,), -1, dtype=torch.int8, device=device)
+        self._clock = torch.zeros(num_rows, 3, dtype=torch.int32, device=device)
+        position = torch.arange(batch, device=device)
+        self._rows = (position // view.num_acting).repeat(num)
+        first = torch.tensor(list(streams), device=device).repeat_interleave(batch)
+        self._streams = first + ((position % view.num_acting) << 8).repeat(num)
+        self._keys = torch.zeros(2, dtype=torch.int64, device=device)
+        self._epsilons = torch.zeros(num * batch, dtype=torch.float64, device=device)
+        is_pinned = self._is_cuda
+        self._host_clock = torch.zeros(num_rows, 3, dtype=torch.int32, pin_memory=is_pinned)
+        self._host = Observations(
+            *(
+                torch.zeros(column.shape, dtype=column.dtype, pin_memory=is_pinned).numpy()
+                for column in (self._observation, self._legal, self._seats)
+            )
+        )
+        self._out = torch.zeros(4, num * batch, dtype=torch.int32, pin_memory=is_pinned)
+
+    def _read_weights(self) -> dict[str, Tensor]:
+        """The weights as the step takes them: rounded where the precision rounds them at every use."""
+        if self._stack is not None:
+            return {name: leaf.detach() for name, leaf in self._stack.leaves(range(self._num)).items()}
+        (model,) = self.models
+        rounded = _rounded_names(model) if self._is_rounded else set()
+        return {
+            name: _in_layout(tensor.to(torch.bfloat16)) if name in rounded else tensor
+            for name, tensor in [*model.named_parameters(), *model.named_buffers()]
+        }
+
+    def refresh(self) -> None:
+        """Take over the models' weights."""
+        if self._stack is not None or not self._is_rounded:
+            return  # the step reads them in place
+        with self._on_stream():
+            (model,) = self.models
+            for name, tensor in model.named_parameters():
+                if self._weights[name].dtype != tensor.dtype:
+                    self._weights[name].copy_(tensor)
+
+    def _run(self) -> Tensor:
+        return self._step(
+            self._weights,
+            self._observation,
+            self._legal,
+            self._seats,
+            self._clock,
+            self._rows,
+            self._streams,
+            self._keys,
+            self._epsilons,
+        )
+
+    @torch.no_grad()
+    def _capture(self) -> None:
+        """Compile and record the step; seats of -1 make every choice valid meanwhile."""
+        with capture_lock:
+            self._stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._stream):
+                for _ in range(_WARM_UPS):
+                    self._run()
+            self._stream.synchronize()
+            self._graph = torch.cuda.CUDAGraph()
+            with capturing(self._graph, self._stream):
+                self._packed = self._run()
+
+    def _on_stream(self) -> Any:
+        return torch.cuda.stream(self._stream) if self._is_cuda else torch.no_grad()
+
+    def begin(self, seed: np.uint64, epsilons: Sequence[float]) -> None:
+        """Prepare for steps with this seed, and a share of random moves for each policy."""
+        keys = torch.tensor([int(seed) & 0xFFFFFFFF, int(seed) >> 32])
+        with self._on_stream():
+            self._keys.copy_(keys)
+            self._epsilons.copy_(torch.tensor(epsilons, dtype=torch.float64).repeat_interleave(self._batch))
+
+    def act(
+        self, seen: Sequence[Observations], clock: NDArray[np.void], kept: Sequence[DeviceSlot], time: int
+    ) -> Results:
+        """Evaluate and choose for what each policy sees; keep the uploads at `time` of the device's slots."""
+        self._host_clock.numpy()[:] = clock.view(np.int32).reshape(-1, 3)
+        with self._on_stream():
+            self._clock.copy_(self._host_clock, non_blocking=True)
+            self._upload(seen)
+            self._launch()
+            for policy, slot in enumerate(kept):
+                shape = slot.observation[time].shape
+                slot.observation[time].copy_(self._observation[policy].view(shape), non_blocking=True)
+                own = self._legal.view(self._num, self._batch, -1)[policy]
+                slot.legal[time].copy_(own.view(slot.legal[time].shape), non_blocking=True)
+        self._wait()
+        return self._results()
+
+    def _upload(self, seen: Sequence[Observations]) -> None:
+        if self._num > 1:  # one upload for all
+            for policy, own in enumerate(seen):
+                chosen = slice(policy * self._batch, (policy + 1) * self._batch)
+                self._host.observation[policy] = own.observation.reshape(self._host.observation.shape[1:])
+                self._host.legal[chosen] = own.legal.reshape(self._batch, -1).view(np.int64)
+                self._host.seats[chosen] = own.seats.reshape(-1)
+            (columns,) = [self._host]
+        else:
+            columns = Observations(seen[0].observation, seen[0].legal.view(np.int64), seen[0].seats)
+        targets = (self._observation, self._legal, self._seats)
+        for target, column in zip(targets, columns, strict=True):
+            target.copy_(torch.from_numpy(column).view(target.shape), non_blocking=True)
+
+    def _launch(self) -> None:
+        """Evaluate and choose, and download the results."""
+        if self._graph is None:
+            with torch.no_grad():
+                self._out.copy_(self._run())
+            return
+        self._graph.replay()
+        self._out.copy_(self._packed, non_blocking=True)
+        self._done.record(self._stream)
+
+    def _wait(self) -> None:
+        if self._is_cuda:
+            self._done.synchronize()
+
+    def _results(self) -> Results:
+        out = self._out.numpy()
+        actions, log_probs, values, explored = out.reshape(4, *self._shape)
+        return Results(
+            actions, log_probs.view(np.float32), values.view(np.float32), explored.astype(np.bool_)
+        )
+
+    def evaluate(self, observations: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
+        """[policy, position]: the values of at most one batch of observations for each policy."""
+        count = len(observations[0])
+        for policy, observation in enumerate(observations):
+            self._host.observation[policy, :count] = observation.reshape(
+                count, *self._host.observation.shape[2:]
+            )
+        self._host.observation[:, count:] = 0
+        self._host.legal.fill(1)
+        self._host.seats.fill(-1)  # nothing is chosen
+        with self._on_stream():
+            for target, column in zip((self._observation, self._legal, self._seats), self._host, strict=True):
+                target.copy_(torch.from_numpy(column), non_blocking=True)
+            self._launch()
+        self._wait()
+        return self._results().values[:, :count].copy()
+
+    def logits_at(self, policy: int, position: int) -> NDArray[np.float32]:
+        """[1, action]: the logits of a position of the last step, for an error's message."""
+        with self._on_stream(), torch.no_grad():
+            logits, _ = self.models[policy](self._observation[policy, position : position + 1].float())
+            return logits.float().cpu().numpy()
+
+    def finish(self) -> None:
+        """Wait until everything is where the learner reads it."""
+        if self._is_cuda:
+            self._stream.synchronize()
+
+
+def _rounded_names(model: nn.Module) -> set[str]:
+    """The parameters that autocast rounds at every use: those of linear layers and convolutions."""
+    rounded = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+    return {
+        f"{prefix}.{name}" if prefix else name
+        for prefix, module in model.named_modules()
+        if isinstance(module, rounded)
+        for name, _ in module.named_parameters(recurse=False)
+    }
+
+
+def _in_layout(tensor: Tensor) -> Tensor:
+    """Weights of 2D convolutions with channels last, as tensor cores read them."""
+    return tensor.contiguous(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor.clone()
