@@ -3,8 +3,10 @@
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator
-from typing import Literal
+import types
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 import torch
@@ -14,10 +16,12 @@ from senju.machine import memory_available
 
 logger = logging.getLogger(__name__)
 
+F = TypeVar("F", bound=Callable[..., Any])
 Kernels = Literal["eager", "repeatable", "fastest"]
 
 # torch compiles and captures for one thread at a time; the others only replay meanwhile
 capture_lock = threading.RLock()
+_numbers = count()
 
 
 def set_repeatable(kernels: Kernels) -> None:
@@ -26,9 +30,20 @@ def set_repeatable(kernels: Kernels) -> None:
     torch.backends.cudnn.deterministic = kernels != "fastest"
 
 
-def compile_mode(kernels: Kernels) -> str | None:
-    """The mode of `torch.compile`. Only the default mode chooses kernels without timing them."""
-    return "max-autotune-no-cudagraphs" if kernels == "fastest" else None
+def compiled_for(kernels: Kernels, function: F) -> F:
+    """Compile a function for fixed shapes. Only the default mode chooses kernels without timing them."""
+    if kernels == "eager":
+        return function
+    # torch counts compilations by code object and gives up after eight: each function gets a code of its own
+    own = types.FunctionType(
+        function.__code__.replace(co_name=f"{function.__name__}_{next(_numbers)}"),
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    mode = "max-autotune-no-cudagraphs" if kernels == "fastest" else None
+    return cast(F, torch.compile(own, dynamic=False, mode=mode))
 
 
 def free_memory(device: torch.device) -> int:
@@ -47,7 +62,8 @@ class RegisteredMemory:
         self._address = 0
         if not len(memory):
             return
-        code = torch.cuda.cudart().cudaHostRegister(memory.ctypes.data, memory.nbytes, 0)
+        runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]  # torch has no types for it
+        code = runtime.cudaHostRegister(memory.ctypes.data, memory.nbytes, 0)
         if int(code):
             logger.warning(
                 "%d MiB could not be registered with the GPU (CUDA error %d): copies are slower",
@@ -61,7 +77,8 @@ class RegisteredMemory:
         """Undo the registration; may be called twice. No copy may be under way."""
         address, self._address = self._address, 0
         if address:
-            torch.cuda.cudart().cudaHostUnregister(address)
+            runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]  # as above
+            runtime.cudaHostUnregister(address)
         self._memory = None
 
 

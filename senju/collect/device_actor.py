@@ -18,10 +18,11 @@ from torch.func import functional_call
 from senju.collect.device_choice import Choice, Decisions, epsilon_greedy, sampled
 from senju.collect.device_columns import DeviceSlot
 from senju.collect.exploration import Acting, epsilon_greedy_actions, sample_actions
-from senju.cuda import Kernels, capture_lock, capturing, compile_mode, set_repeatable
+from senju.cuda import Kernels, capture_lock, capturing, compiled_for, set_repeatable
 from senju.games.game import Game, Observations, SeatView
 from senju.games.rows import CLOCK
 from senju.kernels import legal_words
+from senju.machine import math_threads
 from senju.models.mlp import Mlp
 from senju.models.model import Model
 from senju.models.stacked import ModelStack
@@ -74,11 +75,11 @@ class DeviceProgram:
                 network = _stacked(models) if len(models) > 1 else _single(first, self.device)
                 choose = _host_choice if not self.is_cuda else _device_choice
                 step = _new_step(network, choose, acting, self.device.type, self.precision == "bfloat16")
-                is_compiled = self.is_cuda and self.kernels != "eager"
-                if len(models) > 1 and type(first) is not Mlp:
-                    is_compiled = False  # `vmap` in a mode that changes layouts
-                mode = compile_mode(self.kernels)
-                self._steps[key] = torch.compile(step, dynamic=False, mode=mode) if is_compiled else step
+                is_stacked_by_vmap = (
+                    len(models) > 1 and type(first) is not Mlp
+                )  # its layouts cannot be compiled
+                kernels = self.kernels if self.is_cuda and not is_stacked_by_vmap else "eager"
+                self._steps[key] = compiled_for(kernels, step)
             return self._steps[key]
 
 
@@ -196,8 +197,8 @@ class DeviceActor:
         self._graph: torch.cuda.CUDAGraph | None = None
         if self._is_cuda:
             with torch.cuda.device(self.device):
-                self._stream = torch.cuda.Stream()
-                self._done = torch.cuda.Event(blocking=True)
+                self._stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # of torch
+                self._done: Any = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # of torch
                 self._capture()
 
     def _lay_out(self, view: Game | SeatView, streams: Sequence[int], num_rows: int) -> None:
@@ -263,7 +264,7 @@ class DeviceActor:
     @torch.no_grad()
     def _capture(self) -> None:
         """Compile and record the step; seats of -1 make every choice valid meanwhile."""
-        with capture_lock:
+        with capture_lock, math_threads(1):  # compiled code is compiled again for another number
             self._stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self._stream):
                 for _ in range(_WARM_UPS):
@@ -356,7 +357,8 @@ class DeviceActor:
         """[1, action]: the logits of a position of the last step, for an error's message."""
         with self._on_stream(), torch.no_grad():
             logits, _ = self.models[policy](self._observation[policy, position : position + 1].float())
-            return logits.float().cpu().numpy()
+            found: NDArray[np.float32] = logits.float().cpu().numpy()
+            return found
 
     def finish(self) -> None:
         """Wait until everything is where the learner reads it."""

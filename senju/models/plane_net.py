@@ -56,7 +56,10 @@ class PlaneNet(Model):
         relu = nn.functional.relu_  # in place: a tenth faster
         signals = observation.abs().sqrt_().copysign_(observation)
         signals = signals.contiguous(memory_format=torch.channels_last)  # a quarter faster on a CPU
-        planes = self.blocks(relu(self.stem(signals) + self.place))
+        planes = self.stem(signals)
+        planes = self.blocks(
+            relu(planes + self.place.to(planes.dtype))
+        )  # rounded like the planes, if they are
         features = relu(self.value_hidden(relu(self.value_planes(planes)).flatten(1)))
         return self.policy(planes).flatten(1), self.value(features).squeeze(1)
 
