@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 INTERVAL = 0.2  # seconds between two samples; NVML itself averages over about as long
 KEPT_SAMPLES = 20_000
 CLOSING_SECONDS = 5.0  # a driver that hangs must not keep a run from ending
-INSTALL = "pip install 'senju[gpu]'"
+INSTALL = "pip install nvidia-ml-py"  # the extra `gpu` of senju
 GPU_FIELDS = ("gpu_busy", "gpu_memory", "gpu_memory_total")  # a share, and bytes
 
 
@@ -48,8 +48,8 @@ class GpuSampler:
     If NVML is missing or fails, one warning says why, and sampling ends.
     """
 
-    def __init__(self, devices: Iterable[str] = (), *, interval: float = INTERVAL) -> None:
-        self._devices, self._interval = sorted(set(devices)), interval
+    def __init__(self, devices: Iterable[str] = ()) -> None:
+        self._devices = sorted(set(devices))
         self._samples: deque[GpuSample] = deque(maxlen=KEPT_SAMPLES)
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -89,7 +89,7 @@ class GpuSampler:
     def _run(self, nvml: Any, handles: dict[int, Any]) -> None:
         began = monotonic()
         try:
-            while not self._closed.wait(self._interval):
+            while not self._closed.wait(INTERVAL):
                 ended = monotonic()
                 self._samples += [_sample(nvml, index, handles[index], began, ended) for index in handles]
                 began = ended

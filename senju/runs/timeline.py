@@ -223,8 +223,8 @@ def timeline_svg(timeline: Timeline) -> str:
     learned = sorted(span.ended for span in spans if (span.track, span.name) == (LEARNER, "learn"))
     window = _Window(learned[-DRAWN_UPDATES - 1] if len(learned) > DRAWN_UPDATES else began, ended)
     samples = timeline.gpu_samples()
-    tracks = tracks_of(spans, samples)
     samples = [each for each in samples if each.ended > window.began and each.began < window.ended]
+    tracks = tracks_of(spans, samples)
     shown = [span for span in spans if span.ended > window.began and span.began < window.ended]
     shown.sort(key=lambda span: (span.began, -span.ended))
     marks = [mark for mark in timeline.marks() if window.began <= mark.time <= window.ended]
