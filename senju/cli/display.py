@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from time import monotonic
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -14,7 +15,15 @@ from rich.text import Text
 
 from senju.cli.agents import AgentStats, learners_text
 from senju.cli.console import say
-from senju.cli.quantities import duration_text, figure_text, reward_text, score_text, share_text, size_text
+from senju.cli.quantities import (
+    duration_text,
+    figure_text,
+    gpu_text,
+    reward_text,
+    score_text,
+    share_text,
+    size_text,
+)
 from senju.cli.tables import BARS, live_table
 from senju.evaluation.episodes import EpisodesResult
 from senju.evaluation.matches import MatchResult
@@ -103,9 +112,10 @@ class TrainingDisplay(LiveDisplay, trainer.TrainingListener):
         left = f"{duration_text(progress.seconds_left)} left"
         self._progress.update(self._task, completed=progress.update, left=left)
         if self.is_line_due():
+            gpu = f"GPU {gpu_text(progress.engine)}, " if "gpu_busy" in progress.engine else ""
             self.say(
                 f"update {progress.update}/{progress.total_updates}, "
-                f"{progress.steps_per_second:,.0f} steps/s, "
+                f"{progress.steps_per_second:,.0f} steps/s, {gpu}"
                 f"{f'{self.agents.line()}, ' if self.agents else ''}{left}"
             )
 
@@ -136,6 +146,8 @@ class TrainingDisplay(LiveDisplay, trainer.TrainingListener):
         parts += [columns, Text(f"  {self._latest.explanation}", style="dim")]
         if self._latest.engine.get("workers", 0) > 1:
             parts.append(_workers_line(self._latest))
+        if "gpu_busy" in self._latest.engine:
+            parts.append(_gpu_line(self._latest.engine))
         return Panel(Group(*parts), border_style="dim")
 
     def _strength_table(self) -> Table:
@@ -172,6 +184,13 @@ def _workers_line(progress: trainer.TrainingProgress) -> Text:
     facts += [f"{engine['set_aside']} shards set aside"] if engine["set_aside"] else []
     facts += [f"lag {progress.metrics['lag_mean']:.1f}"] if progress.metrics["lag_max"] else []
     return line.append(", ".join(facts), style="dim")
+
+
+def _gpu_line(engine: Mapping[str, Any]) -> Text:
+    """How busy the GPU was lately, and its memory."""
+    line = Text("  GPU     ", style="bold")
+    line.append(BARS[max(1, round(8 * engine["gpu_busy"]))], style="green")
+    return line.append(f" {gpu_text(engine)}", style="dim")
 
 
 def _opponents_text(config: RunConfig) -> list[str]:

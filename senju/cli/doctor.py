@@ -3,7 +3,7 @@
 import os
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -12,6 +12,7 @@ from senju.cli.console import err, out, print_json
 from senju.cli.options import JsonOption
 from senju.cli.quantities import GIB, UNKNOWN, size_text
 from senju.cli.tables import facts_table
+from senju.gpus import GpuReport, inspect_gpus
 from senju.kernel_cache import usable_cache_folder
 from senju.machine import Machine, inspect_machine
 from senju.trials.profiling import Probe, probe
@@ -27,17 +28,31 @@ def doctor(
     machine = inspect_machine()
     with err.status(f"trying {game} for a few seconds"):
         tried = probe(game)
-    findings = limits(machine, tried)
+    gpus = inspect_gpus()
+    findings = limits(machine, tried, gpus.problem)
     versions = {"senju": __version__} | {name: version(name) for name in PACKAGES}
     if as_json:
-        print_json({**asdict(machine), "versions": versions, "probe": asdict(tried), "limits": findings})
+        print_json(
+            {
+                **asdict(machine),
+                **_gpu_facts(gpus),
+                "versions": versions,
+                "probe": asdict(tried),
+                "limits": findings,
+            }
+        )
         return
-    out.print(_machine_table(machine, tried, versions))
+    out.print(_machine_table(machine, tried, versions, gpus))
     for finding in findings:
         out.print(f"[yellow]•[/] {finding}")
 
 
-def limits(machine: Machine, tried: Probe) -> list[str]:
+def _gpu_facts(gpus: GpuReport) -> dict[str, Any]:
+    """What is known of the GPUs beside their names; empty without one."""
+    return {f"gpu_{name}": value for name, value in gpus._asdict().items()} if gpus.memory_total else {}
+
+
+def limits(machine: Machine, tried: Probe, gpu_problem: str = "") -> list[str]:
     """What would limit a run on this machine, and what to do about it."""
     findings = [f"A run of {tried.game} here is {tried.explanation}."]
     if machine.core_limit < machine.cores:
@@ -67,6 +82,8 @@ def limits(machine: Machine, tried: Probe) -> list[str]:
         findings.append(f"The disk has only {size_text(machine.disk_free_bytes)} free for checkpoints.")
     if not machine.gpus:
         findings.append("No GPU is seen: the learner computes on the CPU; small models suit it.")
+    if gpu_problem:
+        findings.append(f"GPU utilisation cannot be measured: {gpu_problem}.")
     if usable_cache_folder() is None:
         findings.append(
             "Compiled code cannot be kept on disk; set SENJU_CACHE to a folder that can be written."
@@ -74,7 +91,15 @@ def limits(machine: Machine, tried: Probe) -> list[str]:
     return findings
 
 
-def _machine_table(machine: Machine, tried: Probe, versions: dict[str, str]) -> Table:
+def _gpu_text(machine: Machine, gpus: GpuReport) -> str:
+    """The GPUs with their memory, the driver, and whether their load can be measured."""
+    named = zip(machine.gpus, gpus.memory_total, strict=False)
+    facts = [f"{name} ({size_text(memory)})" for name, memory in named]
+    facts += [f"driver {gpus.driver}"] if gpus.driver else []
+    return ", ".join([*facts, "NVML not available" if gpus.problem else "NVML works"])
+
+
+def _machine_table(machine: Machine, tried: Probe, versions: dict[str, str], gpus: GpuReport) -> Table:
     shared = machine.shared_memory_bytes
     quota = f", quota {machine.core_limit:g}" if machine.core_limit < machine.cores else ""
     rows = {
@@ -84,7 +109,7 @@ def _machine_table(machine: Machine, tried: Probe, versions: dict[str, str]) -> 
         "shared memory free": "none" if shared is None else size_text(shared),
         "disk free": size_text(machine.disk_free_bytes),
         "torch threads": str(machine.torch_threads),
-        "GPU": ", ".join(machine.gpus) or "none",
+        "GPU": _gpu_text(machine, gpus) if machine.gpus else "none",
         "compiled code": usable_cache_folder() or "not kept",
         "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
         f"{tried.game}, collecting alone": f"{tried.collecting:,.0f} steps/s",

@@ -70,9 +70,11 @@ def profile(
 
 
 def _record(profile: Profile, trace: Path, picture: Path) -> dict[str, Any]:
-    figures = {name: value for name, value in vars(profile).items() if name not in ("updates", "timeline")}
+    left_out = ("updates", "gpu", "timeline")
+    figures = {name: value for name, value in vars(profile).items() if name not in left_out}
     return {
         **figures,
+        **profile.gpu,
         "steps_per_second": profile.steps_per_second,
         "events": [event._asdict() for event in profile.events],
         "trace": str(trace),

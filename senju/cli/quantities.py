@@ -1,8 +1,8 @@
 """Numbers as text: durations, sizes, counts, shares, scores and rewards; a dash for an unknown one."""
 
 import math
-from collections.abc import Sequence
-from typing import TypeGuard
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
 
 UNKNOWN = "—"
 GIB = 2**30
@@ -63,6 +63,16 @@ def score_text(mean: float, interval: Sequence[float]) -> str:
     """A mean score with its interval."""
     low, high = interval
     return f"{share_text(mean, 1)} [dim]({share_text(low, 1)} to {share_text(high, 1)})[/]"
+
+
+def gpu_text(found: Mapping[str, Any]) -> str:
+    """A GPU's load in a status or a sample.
+
+    >>> gpu_text({"gpu_busy": 0.92, "gpu_memory": 2**34, "gpu_memory_total": 2**37})
+    '92 % busy, 16.0 GiB of 128.0 GiB'
+    """
+    used, total = (size_text(found.get(name)) for name in ("gpu_memory", "gpu_memory_total"))
+    return f"{share_text(found.get('gpu_busy'))} busy, {used} of {total}"
 
 
 def reward_text(reward: object) -> str:

@@ -15,7 +15,15 @@ from rich.table import Table
 from senju.cli.console import command_text, out, print_json, say
 from senju.cli.display import learning_texts
 from senju.cli.options import JsonOption, RunArgument
-from senju.cli.quantities import UNKNOWN, count_text, duration_text, reward_text, share_text, size_text
+from senju.cli.quantities import (
+    UNKNOWN,
+    count_text,
+    duration_text,
+    gpu_text,
+    reward_text,
+    share_text,
+    size_text,
+)
 from senju.cli.tables import facts_table, new_table
 from senju.runs.control import ask_if_trained
 from senju.runs.run_folder import RunFolder
@@ -130,6 +138,8 @@ def _rows_in_training(found: Status, backend: dict[str, Any], num_workers: int) 
         "memory": f"{own}, shared {shared}",
         "process": _plain(found.get("pid")),
     }
+    if "gpu_busy" in found:
+        rows["GPU"] = gpu_text(found)
     if found.get("rewards"):
         rows["reward per game"] = ", ".join(map(reward_text, found["rewards"]))
     if backend.get("set_aside"):
@@ -176,6 +186,8 @@ def _members_table(columns: Columns, members: list[dict[str, Any]]) -> Table:
 
 def _rows_at_rest(found: Status) -> dict[str, str]:
     rows = {"trained for": duration_text(found["seconds"]), "newest checkpoint": _plain(found["checkpoint"])}
+    if "gpu_busy" in found:
+        rows["GPU"] = gpu_text(found)
     if found["set_aside"]:
         rows["shards set aside"] = f"{found['set_aside']} in all sessions, see events.jsonl"
     rows |= learning_texts(found["metrics"])

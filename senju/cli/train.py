@@ -115,8 +115,9 @@ def _train_one(prepared: Run, checkpoint: str | None, max_updates: int | None, a
     with stop_on_signals() as stop:
         if as_json:
             finished = Trainer(prepared, None, checkpoint).train(stop, max_updates)
-            explanation = explain(_total_stages(prepared))
-            print_json({**prepared.summary(first_event), "finished": finished, "explanation": explanation})
+            summary = prepared.summary(first_event)
+            explanation = explain(_total_stages(prepared), gpu_busy=summary.get("gpu_busy"))
+            print_json({**summary, "finished": finished, "explanation": explanation})
         else:
             with TrainingDisplay(out) as display:
                 finished = Trainer(prepared, display, checkpoint).train(stop, max_updates)
@@ -145,7 +146,7 @@ def _show_end(run: Run, display: TrainingDisplay, finished: bool, first_event: i
     summary = run.summary(first_event)
     if summary["metrics"]:
         speed = f"{summary['steps']:,} steps in {summary['seconds']:.0f} s"
-        out.print(f"{speed}; {explain(_total_stages(run))}.")
+        out.print(f"{speed}; {explain(_total_stages(run), gpu_busy=summary.get('gpu_busy'))}.")
     details = f"see {escape(str(run.path))}/events.jsonl"
     if summary["set_aside"]:
         count = plural(summary["set_aside"], "shard")

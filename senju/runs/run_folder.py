@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 
 from pydantic import ConfigDict
 
@@ -108,7 +109,20 @@ class RunFolder:
             "episodes": self.episodes[-1:],
             "set_aside": sum(event["kind"] == "set_aside" for event in events),
             "learners_replaced": sum(event["kind"].startswith("learner_") for event in events),
+            **_gpu_summary(metrics),
         }
+
+
+def _gpu_summary(metrics: Iterable[Record]) -> Record:
+    """The mean busy share and the most memory of the run's GPU; empty where it was not measured."""
+    samples = [record["engine"] for record in metrics if "gpu_busy" in record.get("engine", ())]
+    if not samples:
+        return {}
+    return {
+        "gpu_busy": fmean(sample["gpu_busy"] for sample in samples),
+        "gpu_memory": max(sample["gpu_memory"] for sample in samples),
+        "gpu_memory_total": samples[-1]["gpu_memory_total"],
+    }
 
 
 @contextmanager

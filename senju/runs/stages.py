@@ -75,12 +75,16 @@ def share_of_groups(stages: Mapping[str, float]) -> dict[str, float]:
     return {group: share for group, share in sorted(shares.items(), key=lambda item: -item[1]) if share > 0}
 
 
-def explain(stages: Mapping[str, float], *, setting: Setting | None = None) -> str:
+def explain(
+    stages: Mapping[str, float], *, setting: Setting | None = None, gpu_busy: float | None = None
+) -> str:
     """One line that names what bounds the run and, if its setting is given, what would help.
 
+    It ends with the share of the time in which the GPU was busy, if that was measured.
+
     >>> stages = {"evaluate": 1.0, "forward": 1.0, "backward": 2.0}
-    >>> explain(stages)
-    'learning-bound 75 % (backward 50 %); collecting 25 %'
+    >>> explain(stages, gpu_busy=0.92)
+    'learning-bound 75 % (backward 50 %); collecting 25 %; the GPU was busy 92 %'
     >>> explain(stages, setting=Setting("processes", 2, cores=8, num_shards=8, device="cuda", mode="sync"))
     'learning-bound 75 % (backward 50 %): collect.mode=async would let games go on meanwhile; collecting 25 %'
     """
@@ -100,7 +104,8 @@ def explain(stages: Mapping[str, float], *, setting: Setting | None = None) -> s
         advised = _advised_group(shares)
         advice = _advice(advised, stages, shares, setting)
         parts[advised] += f": {advice}" if advice else ""
-    return "; ".join(parts.values())
+    gpu = [] if gpu_busy is None else [f"the GPU was busy {_percent(gpu_busy)}"]
+    return "; ".join([*parts.values(), *gpu])
 
 
 def _percent(share: float) -> str:

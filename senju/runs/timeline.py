@@ -1,10 +1,11 @@
-"""The timeline: what workers and learner did when, as a Chrome trace and as a picture."""
+"""The timeline: what workers, learner and GPUs did when, as a Chrome trace and as a picture."""
 
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from senju.gpus import GpuSample, mean_load
 from senju.svg import round_step, svg_picture, svg_text, xml_escaped
 from senju.workers.role import Activity
 
@@ -45,6 +46,7 @@ class Timeline:
     def __init__(self, kept_spans: int = KEPT_SPANS) -> None:
         self._spans: deque[Span] = deque(maxlen=kept_spans)
         self._marks: deque[TimelineMark] = deque(maxlen=kept_spans)
+        self._gpu_samples: deque[GpuSample] = deque(maxlen=kept_spans)
         self._num_added = 0
 
     def add_activities(self, activities: Sequence[Activity]) -> None:
@@ -56,6 +58,10 @@ class Timeline:
         """Record a span, mostly of the learner."""
         self._spans.append(Span(track, name, began, ended, details))
         self._num_added += 1
+
+    def add_gpu_samples(self, samples: Iterable[GpuSample]) -> None:
+        """Record how busy GPUs were."""
+        self._gpu_samples.extend(samples)
 
     def mark(self, time: float, message: str) -> None:
         """Record an event."""
@@ -72,13 +78,22 @@ class Timeline:
 
     def marks(self) -> list[TimelineMark]:
         """The marks; if older spans were left out, only those since the first kept span."""
-        first = min(span.began for span in self._spans) if self.left_out else -math.inf
+        first = self._first_kept()
         return [mark for mark in self._marks if mark.time >= first]
+
+    def gpu_samples(self) -> list[GpuSample]:
+        """The load of GPUs; if older spans were left out, only since the first kept span."""
+        first = self._first_kept()
+        return [sample for sample in self._gpu_samples if sample.began >= first]
+
+    def _first_kept(self) -> float:
+        return min(span.began for span in self._spans) if self.left_out else -math.inf
 
     def chrome_trace(self) -> dict[str, Any]:
         """The timeline in Chrome's trace event format, for chrome://tracing and ui.perfetto.dev."""
-        spans, marks = self.spans(), self.marks()
-        origin = min([span.began for span in spans] + [mark.time for mark in marks], default=0.0)
+        spans, marks, samples = self.spans(), self.marks(), self.gpu_samples()
+        times = [span.began for span in spans] + [sample.began for sample in samples]
+        origin = min(times + [mark.time for mark in marks], default=0.0)
         if self.left_out:
             marks.insert(0, TimelineMark(origin, f"{self.left_out} older spans were left out"))
         tracks = tracks_of(spans)
@@ -92,6 +107,7 @@ class Timeline:
             _event("i", mark.message, cat="mark", ts=_microseconds(mark.time - origin), s="g")
             for mark in marks
         ]
+        events += [event for sample in samples for event in _counters(sample, origin)]
         # a span comes before the spans it contains, also if both begin at once
         events.sort(key=lambda event: (event["ts"], -event.get("dur", 0)))
         return {
@@ -101,8 +117,8 @@ class Timeline:
         }
 
 
-def tracks_of(spans: Iterable[Span]) -> list[str]:
-    """The tracks in the order in which they are shown: the learner, workers, agents by index, others.
+def tracks_of(spans: Iterable[Span], samples: Iterable[GpuSample] = ()) -> list[str]:
+    """The tracks in the order in which they are shown: learner, GPUs, workers, agents by index, others.
 
     >>> tracks = ("agent 0", "worker 10", "worker 9", "learner")
     >>> tracks_of([Span(track, "", 0.0, 1.0, {}) for track in tracks])
@@ -111,10 +127,14 @@ def tracks_of(spans: Iterable[Span]) -> list[str]:
 
     def order(track: str) -> tuple[int, int, str]:
         kind, _, index = track.partition(" ")
-        rank = {LEARNER: 0, "worker": 1, "agent": 2}.get(kind, 3)
+        rank = {LEARNER: 0, "gpu": 1, "worker": 2, "agent": 3}.get(kind, 4)
         return rank, int(index) if index.isdecimal() else 0, track
 
-    return sorted({span.track for span in spans}, key=order)
+    return sorted({span.track for span in spans} | {_gpu_track(sample) for sample in samples}, key=order)
+
+
+def _gpu_track(sample: GpuSample) -> str:
+    return f"gpu {sample.device}"
 
 
 # The fields are those of "Trace Event Format" (Chromium). Perfetto is the stricter reader: it wants no
@@ -136,6 +156,13 @@ def _complete(span: Span, track: int, origin: float) -> dict[str, Any]:
     duration = max(_microseconds(span.ended - origin) - began, 0)
     event = _event("X", name, track, cat=span.name, ts=began, dur=duration, args=span.details)
     return event | {"cname": colour} if colour else event
+
+
+def _counters(sample: GpuSample, origin: float) -> list[dict[str, Any]]:
+    """A GPU's load as counters, which trace viewers draw as areas."""
+    values = {"busy": {"%": round(100 * sample.busy)}, "memory": {"MiB": sample.memory >> 20}}
+    when, track = _microseconds(sample.began - origin), _gpu_track(sample)
+    return [_event("C", f"{track} {name}", ts=when, args=value) for name, value in values.items()]
 
 
 # The picture's measures, in pixels.
@@ -171,6 +198,8 @@ SPAN_STYLES = {
     "episodes": SpanStyle("#882255", "episodes to measure"),
 }
 OTHER = SpanStyle("#0072b2", "other")
+GPU_STYLE = SpanStyle("#7570b3", "GPU busy (full height: 100 %)")
+MOST_STEPS = 400  # of a GPU's area: one for two pixels
 
 
 class _Window(NamedTuple):
@@ -193,17 +222,20 @@ def timeline_svg(timeline: Timeline) -> str:
     began, ended = min(span.began for span in spans), max(span.ended for span in spans)
     learned = sorted(span.ended for span in spans if (span.track, span.name) == (LEARNER, "learn"))
     window = _Window(learned[-DRAWN_UPDATES - 1] if len(learned) > DRAWN_UPDATES else began, ended)
-    tracks = tracks_of(spans)
+    samples = timeline.gpu_samples()
+    samples = [each for each in samples if each.ended > window.began and each.began < window.ended]
+    tracks = tracks_of(spans, samples)
     shown = [span for span in spans if span.ended > window.began and span.began < window.ended]
     shown.sort(key=lambda span: (span.began, -span.ended))
     marks = [mark for mark in timeline.marks() if window.began <= mark.time <= window.ended]
     bottom = TOP + LANE * len(tracks)
-    legend, height = _legend(shown, bool(marks), bottom + 52)
+    legend, height = _legend(shown, bool(samples), bool(marks), bottom + 52)
     caption = f"the last {_duration(ended - window.began)} of {_duration(ended - began)} recorded"
     parts = [svg_text(LEFT, 16, caption), *_axis(window, bottom)]
     for index, track in enumerate(tracks):
         lane = [span for span in shown if span.track == track]
-        parts += _lane(track, lane, window, TOP + LANE * index)
+        load = [sample for sample in samples if _gpu_track(sample) == track]
+        parts += _lane(track, lane, load, window, TOP + LANE * index)
     for mark in marks:
         x = window.x_of(mark.time)
         parts.append(
@@ -226,12 +258,15 @@ def _axis(window: _Window, bottom: float) -> list[str]:
     return parts
 
 
-def _lane(track: str, spans: Sequence[Span], window: _Window, top: float) -> list[str]:
+def _lane(
+    track: str, spans: Sequence[Span], load: Sequence[GpuSample], window: _Window, top: float
+) -> list[str]:
     width, middle = WIDTH - LEFT - RIGHT, top + BLOCK - 5
+    busy = mean_load(load) if load else busy_share(spans, window.began, window.ended)
     parts = [
         svg_text(LEFT - 8, middle, track, "end"),
         f'<rect x="{LEFT}" y="{top}" width="{width}" height="{BLOCK}" fill="{GROUND}"/>',
-        svg_text(WIDTH - RIGHT + 6, middle, f"{100 * busy_share(spans, window.began, window.ended):.0f} %"),
+        svg_text(WIDTH - RIGHT + 6, middle, f"{100 * busy:.0f} %"),
     ]
     last = 0.0
     for span in spans:
@@ -239,7 +274,19 @@ def _lane(track: str, spans: Sequence[Span], window: _Window, top: float) -> lis
         if max(right - left, right - last) >= SMALLEST:
             parts += _block(span, left, right, top)
             last = right
-    return parts
+    return parts + (_area(track, load, window, top) if load else [])
+
+
+def _area(track: str, load: Sequence[GpuSample], window: _Window, top: float) -> list[str]:
+    """A GPU's busy share over time as a filled area, in at most `MOST_STEPS` steps."""
+    size, bottom = math.ceil(len(load) / MOST_STEPS), top + BLOCK
+    path = f"M{window.x_of(load[0].began)} {bottom}"
+    for first in range(0, len(load), size):
+        step = load[first : first + size]
+        path += f"V{round(bottom - BLOCK * mean_load(step), 2)}H{window.x_of(step[-1].ended)}"
+    used, total = max(sample.memory for sample in load) / 2**30, load[-1].memory_total / 2**30
+    tooltip = f"{track}: busy {100 * mean_load(load):.0f} %, at most {used:.1f} of {total:.1f} GiB in use"
+    return [f'<path d="{path}V{bottom}Z" fill="{GPU_STYLE.colour}"><title>{tooltip}</title></path>']
 
 
 def busy_share(spans: Iterable[Span], began: float, ended: float) -> float:
@@ -274,11 +321,12 @@ def _block(span: Span, left: float, right: float, top: float) -> list[str]:
     return parts
 
 
-def _legend(spans: Sequence[Span], has_marks: bool, y: float) -> tuple[list[str], float]:
+def _legend(spans: Sequence[Span], has_gpus: bool, has_marks: bool, y: float) -> tuple[list[str], float]:
     """What the colours mean, in lines as wide as the picture; and the height of those lines."""
     names = {span.name for span in spans}
     kinds: list[SpanStyle | None] = [kind for name, kind in SPAN_STYLES.items() if name in names]
     kinds += [OTHER] if names - set(SPAN_STYLES) else []
+    kinds += [GPU_STYLE] if has_gpus else []
     kinds += [None] if has_marks else []
     x, first, parts = float(LEFT), y, []
     for kind in kinds:

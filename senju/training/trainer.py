@@ -1,6 +1,7 @@
 """The trainer: collect, learn, publish; evaluate and save at intervals."""
 
 import logging
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from time import monotonic
@@ -12,6 +13,7 @@ from senju.collect.slots import Rollout
 from senju.evaluation.episodes import EpisodesResult
 from senju.evaluation.evaluators import Evaluation, new_evaluator
 from senju.evaluation.matches import MatchResult
+from senju.gpus import GPU_FIELDS
 from senju.machine import available_cores, math_threads
 from senju.memory import keep_freed_memory
 from senju.runs.interrupt import StopRequest
@@ -39,7 +41,7 @@ class TrainingProgress:
     seconds_left: float
     metrics: dict[str, float]
     stages: dict[str, float]  # seconds of each stage so far in this session
-    engine: dict[str, Any]  # the last sample of workers, slots and memory; empty before the first
+    engine: dict[str, Any]  # the last sample of workers, slots, memory and GPU; empty before the first
     explanation: str  # what bounds the run, and what would help
 
 
@@ -79,7 +81,8 @@ class Trainer:
         self.learner, self.backend = self.loop.learner, self.loop.backend
         self._evaluator = new_evaluator(run)
         self._trainings: dict[str, float] = {}  # number of trainings per agent, with independent agents
-        self._monitor = Monitor(run.path, self.backend)
+        devices = {each.device for each in self.config.learner_settings}
+        self._monitor = Monitor(run.path, self.backend, devices)
         self._live = LiveRun(self.backend, self._report, lambda event: self._monitor.note(event, self.update))
         self._latest: TrainingProgress | None = None
         self._engine: dict[str, Any] = {}
@@ -104,7 +107,10 @@ class Trainer:
                     self.loop.start()
                     self._resume()
                 self._live.is_started = True
-                with closing(MetricsWriter(self.run.path, after_update=self.update)) as writer:
+                with (
+                    self._monitor.sampling_gpus(),
+                    closing(MetricsWriter(self.run.path, after_update=self.update)) as writer,
+                ):
                     return self._loop(stop, writer, max_updates)
             finally:
                 self._live.is_ending = True
@@ -149,6 +155,7 @@ class Trainer:
         finally:
             self.backend.team.resume()
             self._began += monotonic() - began  # a pause is no training time
+            self._monitor.pause_ended()
 
     def _one_update(self, writer: MetricsWriter) -> None:
         span, number = self._monitor.span, self.update + 1
@@ -168,6 +175,7 @@ class Trainer:
         self._engine = sample or self._engine
         self._note_agents()
         metrics |= self._trainings
+        gpus = _gpu_fields(sample)
         progress = self._latest = self._progress(metrics)
         record = {
             "kind": "update",
@@ -179,7 +187,8 @@ class Trainer:
             "stages": {name: round(seconds, 6) for name, seconds in stages.items()},
         }
         with self._clock.stage("metrics"):
-            writer.write(record, {f"train/{name}": value for name, value in metrics.items()})
+            scalars = {f"train/{name}": value for name, value in metrics.items()}
+            writer.write(record, scalars | {f"engine/{name}": value for name, value in gpus.items()})
         self.listener.on_update(progress)
 
     def _finish_learning(self) -> bool:
@@ -224,7 +233,9 @@ class Trainer:
             metrics=metrics,
             stages=dict(self._stages),
             engine=self._engine,
-            explanation=explain(self._stages, setting=self.loop.setting(num_workers)),
+            explanation=explain(
+                self._stages, setting=self.loop.setting(num_workers), gpu_busy=self._monitor.gpu_busy
+            ),
         )
 
     def _lag(self, rollouts: list[Rollout]) -> dict[str, float]:
@@ -249,6 +260,7 @@ class Trainer:
             "seconds_left": latest.seconds_left,
             "lag": latest.metrics["lag_max"],
             "explanation": latest.explanation,
+            **_gpu_fields(latest.engine),
         }
         if learner.has_agents:
             names = [f"agent_{each.seat}/reward_per_game" for each in learner.settings]
@@ -295,6 +307,11 @@ class Trainer:
             return found | _rewards_per_game(rollouts, count)
         first = np.stack([rollout.data.rewards for rollout in rollouts])[..., 0][ended]
         return found | {"first_seat_mean_reward": float(first.mean()) if count else 0.0}
+
+
+def _gpu_fields(engine: Mapping[str, Any]) -> dict[str, Any]:
+    """The GPU's load in a sample of the engine; empty where it was not measured."""
+    return {name: engine[name] for name in GPU_FIELDS if name in engine}
 
 
 def _rewards_per_game(rollouts: list[Rollout], count: int) -> dict[str, float]:

@@ -11,6 +11,7 @@ from senju.config import Settings
 from senju.errors import RunFolderError
 from senju.events import Event
 from senju.files import describe_os_error
+from senju.gpus import GpuSampler, summarise
 from senju.machine import available_cores, math_threads
 from senju.memory import keep_freed_memory
 from senju.runs.run_config import RunConfig, resolve_config
@@ -35,6 +36,7 @@ class Profile:
     busy_shares: tuple[float, ...] = ()  # of each worker
     events: list[Event] = field(default_factory=list)
     explanation: str = ""
+    gpu: dict[str, float] = field(default_factory=dict)  # its load; empty where it was not measured
     timeline: Timeline = field(default_factory=Timeline)
 
     @property
@@ -54,21 +56,27 @@ def profile(
     """Train for this number of updates, after warming up, and time each stage."""
     keep_freed_memory()
     found, called = Profile(backend["name"], updates), perf_counter()
+    gpus = GpuSampler(each.device for each in config.learner_settings)
     with math_threads(config.threads or available_cores()), Rig(config, backend) as rig:
         found.start_seconds = perf_counter() - called
         rig.warm_up()
         rig.backend.report(), rig.learner.take_timings()  # those of warming up are dropped
         activities: list[Activity] = []
-        began = ended = monotonic()
-        for update in range(1, updates + 1):
-            ended = _update(rig, update, found)
-            activities += _take_report(rig, found)
-            on_update(update)
+        with gpus:
+            began = ended = monotonic()
+            for update in range(1, updates + 1):
+                ended = _update(rig, update, found)
+                activities += _take_report(rig, found)
+                on_update(update)
         workers = [worker.index for worker in rig.backend.status().workers]
         activities += _take_report(rig, found)
     found.num_workers, found.seconds = len(workers), ended - began
     found.busy_shares = _busy_shares(workers, activities, began, ended)
-    found.explanation = explain(found.stages, setting=rig.setting(found.num_workers))
+    samples = gpus.take()
+    found.timeline.add_gpu_samples(samples)
+    found.gpu = summarise(samples)
+    setting = rig.setting(found.num_workers)
+    found.explanation = explain(found.stages, setting=setting, gpu_busy=found.gpu.get("gpu_busy"))
     return found
 
 

@@ -121,6 +121,14 @@ def test_status_shows_progress_workers_slots_and_the_bottleneck(invoke: Invoke, 
         assert expected in cells
 
 
+def test_status_shows_the_load_of_the_gpu(invoke: Invoke, answering: Answering) -> None:
+    load = {"gpu_busy": 0.92, "gpu_memory": 41 * 2**30, "gpu_memory_total": 140 * 2**30}
+    answering({**STATUS, **load})
+    shown = " ".join(invoke("status", "run").stdout.split())
+    assert_mentions(shown, "GPU", "92 % busy, 41.0 GiB of 140.0 GiB")
+    assert load.items() <= json.loads(invoke("status", "run", "--json").stdout).items()
+
+
 def test_status_as_json_is_the_whole_answer(invoke: Invoke, answering: Answering) -> None:
     answering(STATUS)
     assert json.loads(invoke("status", "run", "--json").stdout) == {"run": "run", **STATUS}
@@ -132,6 +140,7 @@ def test_status_as_json_is_the_whole_answer(invoke: Invoke, answering: Answering
         {},
         {"state": "starting"},
         {"state": "starting", "backend": None, "seconds_left": None, "lag": None},
+        {"state": "running", "gpu_busy": None},
         {"state": "paused", "backend": {"workers": [{}]}, "steps_per_second": float("inf"), "update": "x"},
     ],
 )

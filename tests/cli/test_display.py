@@ -9,8 +9,9 @@ from rich.console import Console
 from senju.cli.display import TrainingDisplay
 from senju.cli.quantities import duration_text
 from senju.config import Settings
-from tests.conftest import Train
+from tests.conftest import Invoke, Options, Train
 from tests.facts import Facts, assert_mentions
+from tests.fake_nvml import GIB, FakeGpu, FakeNvml
 
 
 def terminal() -> tuple[Console, StringIO]:
@@ -113,3 +114,37 @@ def test_display_without_a_terminal_draws_nothing(train_small: Train) -> None:
 )
 def test_durations_are_read_like_a_clock(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+def a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU that is 92 % busy, which runs on the CPU take for theirs."""
+    FakeNvml(FakeGpu("a", 92, used=3 * GIB)).install(monkeypatch)
+    monkeypatch.setattr("senju.gpus._cuda_indices", lambda devices: [0])
+    monkeypatch.setattr("senju.gpus.INTERVAL", 0.001)
+    monkeypatch.setattr("senju.runs.monitor.SAMPLE_SECONDS", 0.02)  # long enough for a sample
+
+
+def test_live_display_shows_the_load_of_the_gpu(train_small: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_gpu(monkeypatch)
+    console, screen = terminal()
+    with TrainingDisplay(console) as display:
+        train_small(updates=60, listener=display)
+    shown = text_of(screen)
+    assert_mentions(shown[shown.rindex("╭") :], "GPU", "92 % busy, 3.0 GiB of 140.0 GiB")
+
+
+def test_lines_without_a_terminal_and_the_end_tell_the_load_of_the_gpu(
+    train_small: Train, monkeypatch: pytest.MonkeyPatch, invoke: Invoke, small_options: Options
+) -> None:
+    a_gpu(monkeypatch)
+    monkeypatch.setattr("senju.cli.display.PLAIN_INTERVAL", 0.0)
+    shown = invoke("train", "tic_tac_toe", *small_options(updates=60)).stdout
+    assert_mentions(shown, "GPU 92 % busy, 3.0 GiB of 140.0 GiB")
+    assert_mentions(shown, "the GPU was busy 92 %")
+
+
+def test_display_of_a_run_on_the_cpu_has_no_line_for_a_gpu(train_small: Train) -> None:
+    console, screen = terminal()
+    with TrainingDisplay(console) as display:
+        train_small(updates=4, listener=display)
+    assert "busy," not in text_of(screen)

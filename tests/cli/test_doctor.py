@@ -1,6 +1,7 @@
 """`senju doctor`: on this machine, and for made-up machines."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from senju.machine import Machine, available_cores, inspect_machine
 from senju.trials.profiling import Probe
 from tests.conftest import Invoke
 from tests.facts import Facts, assert_mentions
+from tests.fake_nvml import GIB, FakeGpu, FakeNvml
 
-GIB = 2**30
 TRIED = Probe("tic_tac_toe", 100.0, 50.0, 33.0, "learning-bound 67 % (backward 40 %)")
 ROOMY = Machine(
     processor="a good one",
@@ -131,3 +132,30 @@ def test_memory_left_to_a_container_is_read(tmp_path: Path, limit: str, used: st
 def test_machine_without_control_groups_has_no_quota(tmp_path: Path) -> None:
     assert machine._core_quota(tmp_path) == float("inf")
     assert machine._memory_left_in_container(tmp_path) == 2**62
+
+
+def test_report_shows_gpus_with_their_memory_and_driver(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FakeNvml(FakeGpu("a"), FakeGpu("b")).install(monkeypatch)
+    shown = " ".join(invoke("doctor", "--game", "tic_tac_toe").stdout.split())
+    for fact in ("Fake 0 (139.0 GiB)", "Fake 1 (139.0 GiB)", "driver 580.65.06", "NVML works"):
+        assert fact in shown
+    record = json.loads(invoke("doctor", "--game", "tic_tac_toe", "--json").stdout)
+    assert record["gpus"] == ["Fake 0", "Fake 1"]
+    assert record["gpu_memory_total"] == [139 * GIB, 139 * GIB]
+    assert (record["gpu_driver"], record["gpu_problem"]) == ("580.65.06", "")
+
+
+def test_report_without_nvml_says_what_to_install(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeNvml(FakeGpu("a")).install(monkeypatch)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    shown = " ".join(invoke("doctor", "--game", "tic_tac_toe").stdout.split())
+    assert_mentions(shown, "NVML not available", "pip install nvidia-ml-py")
+
+
+def test_report_without_a_gpu_has_no_fields_of_one(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    record = json.loads(invoke("doctor", "--game", "tic_tac_toe", "--json").stdout)
+    assert record["gpus"] == []
+    assert not [name for name in record if name.startswith("gpu_")]

@@ -21,6 +21,7 @@ from senju.training.trainer import TrainingListener, TrainingProgress
 from tests.backends.trap_games import order, trap_plan
 from tests.conftest import Invoke, Train
 from tests.facts import assert_mentions, mentions
+from tests.fake_nvml import GIB, FakeGpu, FakeNvml, NVMLError, sampler_threads, wait_for
 
 TWO_SHARDS = {"collect": {"num_games": 32, "games_per_shard": 16, "rollout_steps": 8}}
 
@@ -169,3 +170,91 @@ def test_run_that_was_made_and_never_trained_has_not_begun(invoke: Invoke, tmp_p
     shown = invoke("status", tmp_path / "new")
     assert "not begun" in shown.stdout
     assert "--resume" in shown.stdout.replace("\n", " ")
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    """A GPU that is 92 % busy, which runs on the CPU take for theirs."""
+    nvml = FakeNvml(FakeGpu("a", 92, used=3 * GIB))
+    nvml.install(monkeypatch)
+    monkeypatch.setattr("senju.gpus._cuda_indices", lambda devices: [0])
+    monkeypatch.setattr("senju.gpus.INTERVAL", 0.001)
+    monkeypatch.setattr("senju.runs.monitor.SAMPLE_SECONDS", 0.0)
+    return nvml
+
+
+MEASURED = {"gpu_busy": 0.92, "gpu_memory": 3 * GIB, "gpu_memory_total": 140 * GIB}
+
+
+class AsksForStatus(TrainingListener):
+    """Asks the run for its status after every update, as another terminal would."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.answers = path, list[dict[str, Any]]()
+
+    def on_update(self, progress: TrainingProgress) -> None:
+        self.answers.append(ask(self.path, "status"))
+
+
+def test_load_of_the_gpu_is_in_metrics_status_summary_and_timeline(
+    train_small: Train, tmp_path: Path, gpu: FakeNvml, invoke: Invoke
+) -> None:
+    listener = AsksForStatus(tmp_path / "run")
+    run = train_small(updates=30, listener=listener)
+    samples = [record["engine"] for record in run.metrics if "gpu_busy" in record["engine"]]
+    assert samples
+    assert all({name: sample[name] for name in MEASURED} == MEASURED for sample in samples)
+    measured = [answer for answer in listener.answers if "gpu_busy" in answer]
+    assert {name: measured[-1][name] for name in MEASURED} == MEASURED
+    assert_mentions(measured[-1]["explanation"], "the GPU was busy 92 %")
+    summary = json.loads(invoke("status", run.path, "--json").stdout)
+    assert {name: summary[name] for name in MEASURED} == pytest.approx(MEASURED)
+    shown = " ".join(invoke("status", run.path).stdout.split())
+    assert_mentions(shown, "GPU", "92 % busy, 3.0 GiB of 140.0 GiB")
+    assert "gpu 0" in (run.path / "timeline.svg").read_text()
+    assert gpu.num_open == 0
+    assert not sampler_threads()
+
+
+def test_load_of_the_gpu_is_in_tensorboard(train_small: Train, gpu: FakeNvml) -> None:
+    run = train_small(updates=30)
+    written = b"".join(file.read_bytes() for file in (run.path / "tensorboard").iterdir())
+    assert all(f"engine/{name}".encode() in written for name in MEASURED)
+
+
+def test_run_on_the_cpu_has_no_fields_of_a_gpu(
+    train_small: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("senju.runs.monitor.SAMPLE_SECONDS", 0.0)
+    listener = AsksForStatus(tmp_path / "run")
+    run = train_small(updates=3, listener=listener)
+    everything = json.dumps([run.metrics, listener.answers, run.summary()])
+    assert "gpu_" not in everything
+    assert "the GPU was busy" not in everything
+
+
+def test_gpu_that_is_lost_ends_no_training(
+    train_small: Train, gpu: FakeNvml, caplog: pytest.LogCaptureFixture
+) -> None:
+    gpu.gpus = (FakeGpu("a", 50, 50, NVMLError("GPU is lost")),)
+    assert len(train_small(updates=30).metrics) == 30
+    assert caplog.text.count("GPU is lost") == 1
+    assert not sampler_threads()
+
+
+def test_failed_run_leaves_no_sampler_behind(tmp_path: Path, gpu: FakeNvml) -> None:
+    order(trap_plan(tmp_path), "raise", shard=0, at=9, always=True)
+    with pytest.raises(WorkerError):
+        senju.train(run=tmp_path / "run", **trap_settings(tmp_path, failing_shard="stop"))
+    assert not sampler_threads()
+    assert gpu.num_open == 0
+
+
+def test_what_the_gpu_did_in_a_pause_is_drawn_and_does_not_count(tmp_path: Path, gpu: FakeNvml) -> None:
+    monitor = Monitor(tmp_path, Serial(), ["cuda"])
+    with monitor.sampling_gpus():
+        wait_for(lambda: monitor._gpus._samples)
+        monitor.pause_ended()
+    assert monitor.timeline.gpu_samples()
+    monitor._gpus.take()
+    assert monitor.gpu_busy is None

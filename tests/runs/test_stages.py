@@ -331,3 +331,10 @@ def test_overlap_that_gains_little_is_not_advised() -> None:
     line = explain({"evaluate": 5.0, "backward": 95.0}, setting=setting(device="cuda", num_workers=2))
     assert "async" not in line
     assert_mentions(line, "not help")
+
+
+@pytest.mark.parametrize("used", [setting(device="cuda"), None])
+def test_line_ends_with_the_busy_share_of_the_gpu(used: Setting | None) -> None:
+    line = explain(LEARNING, setting=used)
+    assert "the GPU was busy" not in line
+    assert explain(LEARNING, setting=used, gpu_busy=0.918) == f"{line}; the GPU was busy 92 %"

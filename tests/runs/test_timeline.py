@@ -13,13 +13,19 @@ from hypothesis import strategies as st
 from senju.backends.schedule import RolloutTask
 from senju.backends.serial import Serial
 from senju.config import Settings, merged
+from senju.gpus import GpuSample
 from senju.runs import timeline as timeline_module
 from senju.runs.run_config import resolve_config
 from senju.runs.timeline import (
+    BLOCK,
     DRAWN_UPDATES,
+    GPU_STYLE,
+    LANE,
     LEFT,
+    MOST_STEPS,
     RIGHT,
     SPAN_STYLES,
+    TOP,
     WIDTH,
     Timeline,
     busy_share,
@@ -362,3 +368,62 @@ def test_agents_have_lanes_after_the_workers_and_learn_in_a_colour_of_their_own(
     traced = {event["cat"]: event.get("cname") for event in events_of(timeline, "X")}
     assert traced["rollout"] != traced["train"]
     assert None not in (traced["rollout"], traced["train"])
+
+
+def load(device: int, began: float, ended: float, busy: float) -> GpuSample:
+    return GpuSample(device, began, ended, busy, 3 * 2**30, 8 * 2**30)
+
+
+def areas(picture: ElementTree.Element) -> list[ElementTree.Element]:
+    return list(picture.iter(f"{SVG}path"))
+
+
+def test_gpu_has_a_lane_below_the_learner_with_its_busy_share_as_an_area() -> None:
+    timeline = small_timeline()
+    timeline.add_gpu_samples([load(0, 100.0, 101.0, 1.0), load(0, 101.0, 102.0, 0.5)])
+    picture = picture_of(timeline)
+    labels = texts(picture)
+    lanes = [label for label in labels if label.split()[0] in ("learner", "gpu", "worker")]
+    assert lanes == ["learner", "gpu 0", "worker 0", "worker 1"]
+    assert [label for label in labels if label.endswith(" %")] == ["60 %", "75 %", "40 %", "20 %"]
+    [area] = areas(picture)
+    top, middle = TOP + LANE, (LEFT + WIDTH - RIGHT) / 2
+    bottom, half, right = top + BLOCK, top + BLOCK / 2, float(WIDTH - RIGHT)
+    expected = f"M{float(LEFT)} {bottom}V{float(top)}H{middle}V{half}H{right}V{bottom}Z"
+    assert area.get("d") == expected
+    title = area.find(f"{SVG}title")
+    assert title is not None
+    assert_mentions(title.text or "", "gpu 0", "75 %", "3.0 of 8.0 GiB")
+    assert GPU_STYLE.label in labels
+
+
+def test_each_gpu_has_a_lane_and_only_the_drawn_time_counts() -> None:
+    timeline = small_timeline()
+    timeline.add_gpu_samples([load(0, 90.0, 91.0, 1.0), load(1, 100.5, 101.0, 0.25)])
+    picture = picture_of(timeline)
+    assert [label for label in texts(picture) if label.startswith("gpu")] == ["gpu 1"]
+    assert len(areas(picture)) == 1
+
+
+def test_long_run_draws_no_more_steps_than_can_be_seen() -> None:
+    timeline = Timeline()
+    timeline.add("learner", "learn", 0.0, 3000.0)
+    timeline.add_gpu_samples(load(0, t / 5, (t + 1) / 5, t % 2) for t in range(15_000))
+    [area] = areas(picture_of(timeline))
+    assert 100 < area.attrib["d"].count("H") <= MOST_STEPS
+
+
+def test_gpu_samples_are_counters_in_the_trace_and_spans_left_out_take_theirs_along() -> None:
+    timeline = Timeline(kept_spans=2)
+    timeline.add_gpu_samples([load(0, 0.0, 0.2, 0.5), load(0, 10.0, 10.2, 0.9)])
+    for began in (0.0, 10.0, 11.0):
+        timeline.add("learner", "learn", began, began + 1.0)
+    counters = {event["name"]: (event["ts"], event["args"]) for event in events_of(timeline, "C")}
+    assert counters == {"gpu 0 busy": (0, {"%": 90}), "gpu 0 memory": (0, {"MiB": 3 * 1024})}
+    assert len(events_of(timeline, "C")) == 2
+
+
+def test_run_without_a_gpu_has_no_gpu_in_its_pictures() -> None:
+    assert not areas(picture_of(small_timeline()))
+    assert not events_of(small_timeline(), "C")
+    assert GPU_STYLE.label not in texts(picture_of(small_timeline()))

@@ -12,6 +12,7 @@ from senju.trials.profiling import probe, profile, write_timeline
 from senju.trials.rig import SERIAL
 from senju.trials.scale import SMALL, scaled_config
 from tests.facts import mentions
+from tests.fake_nvml import GIB, FakeGpu, FakeNvml, sampler_threads
 
 CONFIG = scaled_config("tic_tac_toe", SMALL, {"threads": 1})
 
@@ -73,3 +74,15 @@ def test_probe_tells_each_stages_speed_and_leaves_nothing_behind(
 def test_probe_of_an_unknown_game_names_the_nearest() -> None:
     with pytest.raises(ConfigError, match=mentions("'tictactoe'", "'tic_tac_toe'")):
         probe("tictactoe")
+
+
+def test_profile_holds_the_load_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert profile(CONFIG, SERIAL, 1).gpu == {}
+    FakeNvml(FakeGpu("a", 92, used=3 * GIB)).install(monkeypatch)
+    monkeypatch.setattr("senju.gpus._cuda_indices", lambda devices: [0])
+    monkeypatch.setattr("senju.gpus.INTERVAL", 0.001)
+    found = profile(CONFIG, SERIAL, 20)
+    assert found.gpu == {"gpu_busy": 0.92, "gpu_memory": 3 * GIB, "gpu_memory_total": 140 * GIB}
+    assert found.explanation.endswith("the GPU was busy 92 %")
+    assert found.timeline.gpu_samples()
+    assert not sampler_threads()
