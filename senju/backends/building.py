@@ -144,7 +144,9 @@ def new_rollout_player(
     ]
     num_rows, opponents = plan.games_per_shard, None
     if plan.opponents is not None:
-        opponents = OpponentPlayers(game, plan.opponents, policies, models.fixed, weights_at)
+        opponents = OpponentPlayers(
+            game, plan.opponents, policies, models.fixed, weights_at, num_rows, program
+        )
     return RolloutPlayer(
         game, policies, num_rows, clock, plan.resignation, opponents, plan.whole_games, program
     )

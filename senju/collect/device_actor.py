@@ -66,12 +66,16 @@ class DeviceProgram:
         return self.device.type == "cuda"
 
     def step_of(self, models: Sequence[Model], acting: Acting, view: Game | SeatView) -> Step:
-        """The function of one step for such models: the same one for every thread."""
+        """The function of one step for such models: the same one for every thread.
+
+        Only a capture may call it, since a call puts the weights into one model. On a CPU, where every step
+        is a call, each thread gets a function of its own.
+        """
         first = models[0]
         form = [(name, tuple(t.shape), t.dtype) for name, t in first.state_dict().items()]
         key = (type(first), repr(form), len(models), acting, view.observation_shape)
         with capture_lock:
-            if key not in self._steps:
+            if key not in self._steps or not self.is_cuda:
                 network = _stacked(models) if len(models) > 1 else _single(first, self.device)
                 choose = _host_choice if not self.is_cuda else _device_choice
                 step = _new_step(network, choose, acting, self.device.type, self.precision == "bfloat16")

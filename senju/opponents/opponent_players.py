@@ -13,6 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
+from senju.collect.actor import Actor
+from senju.collect.device_actor import DeviceProgram
+from senju.collect.device_network import DeviceNetwork
 from senju.collect.exploration import BY_POLICY, Acting
 from senju.collect.orders import NO_ORDERS, Orders
 from senju.collect.policy import Policy
@@ -25,7 +28,7 @@ from senju.models.model import Model
 from senju.models.weights import WeightBlock, Weights
 from senju.opponents.batches import Batches
 from senju.opponents.functions import described_player
-from senju.opponents.players import AgentPlayer, Player
+from senju.opponents.players import AgentPlayer, NewActor, Player
 
 OPPONENT, ACTIVE = int(Stream.OPPONENT), int(Stream.ACTIVE_OPPONENTS)
 
@@ -100,8 +103,8 @@ def _seat(
 class _ReloadableAgent(AgentPlayer):
     """A network that plays for one opponent after another; `load` writes the next one's weights."""
 
-    def __init__(self, game: Game, model: Model, acting: Acting, epsilon: float) -> None:
-        super().__init__(game, model, "", temperature=1.0, acting=acting, epsilon=epsilon)
+    def __init__(self, game: Game, model: Model, acting: Acting, epsilon: float, new_actor: NewActor) -> None:
+        super().__init__(game, model, "", 1.0, acting, epsilon, new_actor)
         self._block = WeightBlock(model)
 
     def load(self, name: str, weights: Weights) -> None:
@@ -115,7 +118,7 @@ class OpponentPlayers(Opponents):
     Copies of the networks of `policies` play for snapshots, and copies of `fixed_models` for the fixed
     agents. A snapshot holds the weights of all policies; with one policy for each seat it plays each seat
     with that seat's network. The copies for snapshots are few, however large the pool is: those that were
-    idle for longest are used again.
+    idle for longest are used again. With a `program` they are evaluated on its device.
     """
 
     def __init__(
@@ -125,7 +128,12 @@ class OpponentPlayers(Opponents):
         policies: Sequence[Policy],
         fixed_models: Sequence[Model],
         weights_at: Callable[[int], Weights],
+        num_rows: int = 1,
+        program: DeviceProgram | None = None,
     ) -> None:
+        self._new_actor: NewActor = Actor
+        if program is not None:  # one for all rows, so that it never grows
+            self._new_actor = lambda view, model, _: DeviceNetwork(program, view, model, num_rows)
         self.game, self.settings = game, settings
         self._policies, self._weights_at = policies, weights_at
         sizes = [WeightBlock(policy.model).num_bytes for policy in policies]
@@ -246,7 +254,8 @@ class OpponentPlayers(Opponents):
         return player
 
     def _new_agent(self, model: Model, acting: Acting) -> _ReloadableAgent:
-        return _ReloadableAgent(self.game, copy.deepcopy(model), acting, self.settings.epsilon)
+        own = copy.deepcopy(model)
+        return _ReloadableAgent(self.game, own, acting, self.settings.epsilon, self._new_actor)
 
     def _weights_of(self, number: int) -> Weights:
         return self._weights_at(self._orders.weight_indices[self._orders.ids.index(number)])

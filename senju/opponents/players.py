@@ -1,13 +1,14 @@
 """Players: random, minimax, greedy, perfect, and trained agents."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from senju.collect.actor import Actor
+from senju.collect.device_network import DeviceNetwork
 from senju.collect.exploration import BY_POLICY, Acting, best_actions, epsilon_greedy_actions, sample_actions
 from senju.errors import ConfigError
 from senju.games.game import Game, Observations, Oracle, SeatView, States
@@ -50,6 +51,9 @@ class RandomPlayer(Player):
         return _any_of(batch.observations.legal, batch)
 
 
+NewActor = Callable[[Game | SeatView, Model, int], Actor | DeviceNetwork]  # for so many rows
+
+
 class AgentPlayer(Player):
     """A trained network: its best move, a draw from its policy, or epsilon-greedy by its action values.
 
@@ -66,17 +70,18 @@ class AgentPlayer(Player):
         temperature: float = 0.0,
         acting: Acting = BY_POLICY,
         epsilon: float = 0.0,
+        new_actor: NewActor = Actor,
     ) -> None:
         self.game, self.model, self.name = game, model, name
         self.temperature, self.acting, self.epsilon = temperature, acting, epsilon
         self.is_deterministic = epsilon == 0.0 if acting.by == "action_values" else temperature == 0.0
-        self._actor = Actor(game, model, 1)
+        self._new_actor, self._actor = new_actor, new_actor(game, model, 1)
 
     def choose(self, batch: PlayerBatch) -> NDArray[np.int32]:
         observation, legal, seats = batch.observations
         num_rows = len(batch.clock)
         if num_rows > self._actor.num_rows:
-            self._actor = Actor(self.game, self.model, max(num_rows, 2 * self._actor.num_rows))
+            self._actor = self._new_actor(self.game, self.model, max(num_rows, 2 * self._actor.num_rows))
         logits, values = self._actor.evaluate(observation)
         actions = np.zeros((num_rows, 1), np.int32)
         drawing = (legal, seats, batch.clock, batch.seed, batch.stream)

@@ -13,9 +13,11 @@ from senju.algorithms.learner_runner import LearnerSettings
 from senju.backends import BACKENDS
 from senju.backends.options import GameEndOptions
 from senju.backends.plan import Plan
+from senju.collect.device_actor import DeviceEvaluation
 from senju.collect.seating import Seating
 from senju.collect.shard import count_shards
 from senju.config import Part, Settings, merged, read_yaml, validated
+from senju.cuda import Kernels
 from senju.divisors import divisors
 from senju.errors import ConfigError
 from senju.games import GAMES, make_game
@@ -60,6 +62,15 @@ class CollectConfig(GameEndOptions):
     )
     mode: Literal["sync", "async"] = Field(
         "sync", description="Whether games wait for the learner (repeatable) or go on while it learns."
+    )
+    evaluate_on: Literal["workers", "device"] = Field(
+        "workers",
+        description="Where networks are evaluated: by the workers on their cores, or on the learner's "
+        "device; auto: wherever it is faster.",
+    )
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32",
+        description="Precision of the networks' matrix products on the device; auto: what it is fast in.",
     )
     max_lag: int = Field(
         1, ge=1, le=64, description="In async mode: how many versions old the weights that act may be."
@@ -112,7 +123,14 @@ class RunConfig(Part):
         1_000_000, ge=1, description="Decisions to learn from, rounded up to whole updates."
     )
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of all random numbers in the run.")
-    device: str = Field("cpu", description="Where the learner computes: cpu, cuda, cuda:1, …")
+    device: str = Field(
+        "cpu", description="Where the learner computes: cpu, cuda, cuda:1, …; auto: a GPU if there is one."
+    )
+    kernels: Kernels = Field(
+        "repeatable",
+        description="How a GPU computes: torch's own kernels (eager), compiled ones that repeat their bits, "
+        "or the fastest by measurement, whose bits differ from run to run.",
+    )
     threads: int = Field(
         0,
         ge=0,
@@ -176,7 +194,15 @@ class RunConfig(Part):
             max_lag=collect.max_lag if collect.mode == "async" else 0,
             max_game_length=collect.max_game_length,
             resignation=collect.resignation,
+            evaluation=self.evaluation_on_device,
         )
+
+    @property
+    def evaluation_on_device(self) -> DeviceEvaluation | None:
+        """How the device evaluates while games are played; None if the workers do it."""
+        if self.collect.evaluate_on == "workers":
+            return None
+        return DeviceEvaluation(self.device, self.collect.precision, self.kernels)
 
     @model_validator(mode="after")
     def _parts_fit_each_other(self) -> "RunConfig":
