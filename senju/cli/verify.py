@@ -21,6 +21,7 @@ from senju.cli.trials import (
     quiet_about_lost_workers,
     trial_progress,
 )
+from senju.config import Settings, merged
 from senju.runs.run_config import RunConfig
 from senju.trials.differences import Difference
 from senju.trials.equality import Verdict, candidates
@@ -36,6 +37,10 @@ def verify(
     kill: Annotated[
         bool, typer.Option("--kill", help="Kill -9 a random worker process in each update.")
     ] = False,
+    device: Annotated[
+        str | None,
+        typer.Option(help="Evaluate and learn on this device, as a run with it does: cuda, cuda:1 or cpu."),
+    ] = None,
     config: ConfigOption = None,
     assignments: SettingsOption = None,
     seed: SeedSetting = None,
@@ -50,7 +55,7 @@ def verify(
     with quiet_about_lost_workers() if kill else nullcontext():
         counts = numbers(workers)
         scale = SMALL._replace(num_shards=max(SMALL.num_shards, max(counts) + 1))
-        settings = settings_from(config, assignments, seed=seed)
+        settings = merged(_on_device(device), settings_from(config, assignments, seed=seed))
         resolved = scaled_config(game_or_default(game, settings), scale, settings)
         field = candidates(names(backends, "--backends"), counts)
         verdicts: list[Verdict] = []
@@ -73,6 +78,14 @@ def verify(
         _show_verdicts(resolved, verdicts)
     if not is_equal:
         raise typer.Exit(1)
+
+
+def _on_device(device: str | None) -> Settings:
+    """Settings that evaluate and learn on a device."""
+    if device is None:
+        return {}
+    precision = "float32" if device == "cpu" else "bfloat16"
+    return {"device": device, "collect": {"evaluate_on": "device", "precision": precision}}
 
 
 def _show_verdicts(config: RunConfig, verdicts: list[Verdict]) -> None:
