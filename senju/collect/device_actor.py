@@ -17,7 +17,7 @@ from torch.func import functional_call
 
 from senju.collect.device_choice import Choice, Decisions, epsilon_greedy, sampled
 from senju.collect.device_columns import DeviceSlot
-from senju.collect.exploration import Acting, epsilon_greedy_actions, sample_actions
+from senju.collect.exploration import Acting, explore_rows, sample_rows
 from senju.cuda import Kernels, capture_lock, capturing, compiled_for, set_repeatable
 from senju.games.game import Game, Observations, SeatView
 from senju.games.rows import CLOCK
@@ -163,12 +163,13 @@ def _host_choice(logits: Tensor, values: Tensor, decisions: Decisions, acting: A
         state = (legal[of, None], seats[of, None], clock[of], np.uint64(high << 32 | low), stream)
         out = actions[of], log_probs[of], explored[of], best[of, None]
         if acting.by == "policy":
-            sample_actions(scores[of], *state, *out[:2])
+            refused = sample_rows(scores[of], *state, *out[:2])
         else:
             settings = (float(epsilons[of[0]]), acting.is_dueling)
-            epsilon_greedy_actions(
-                scores[of], values.float().numpy()[of], *state, *settings, out[0], *out[2:]
-            )
+            own = values.float().numpy()[of]
+            refused = explore_rows(scores[of], own, *state, *settings, out[0], *out[2:])
+        if refused >= 0:
+            out[0][refused] = -1
         actions[of], log_probs[of], explored[of], best[of] = out[0], out[1], out[2], out[3][:, 0]
     found = actions[:, 0], log_probs[:, 0], best, explored[:, 0]
     return Choice(*(torch.from_numpy(column) for column in found))
@@ -328,6 +329,12 @@ class DeviceActor:
         self._graph.replay()
         self._out.copy_(self._packed, non_blocking=True)
         self._done.record(self._stream)
+
+    def replay(self) -> None:
+        """Evaluate and choose again for what was uploaded last, without waiting: a GPU's work alone."""
+        assert self._graph is not None
+        with self._on_stream():
+            self._graph.replay()
 
     def _wait(self) -> None:
         if self._is_cuda:

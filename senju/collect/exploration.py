@@ -28,7 +28,7 @@ from senju.kernels import (
 
 
 @compiled
-def _sample(
+def sample_rows(
     logits: NDArray[np.float32],  # [row * acting, actions]
     legal: NDArray[np.uint64],  # [row, acting, words]
     seats: NDArray[np.int8],
@@ -107,7 +107,7 @@ def _best(
 
 
 @compiled
-def _epsilon_greedy(
+def explore_rows(
     logits: NDArray[np.float32],  # [row * acting, actions]
     values: NDArray[np.float32],  # [row * acting]
     legal: NDArray[np.uint64],
@@ -197,7 +197,7 @@ def epsilon_greedy_actions(
     best_values: NDArray[np.float32],
 ) -> None:
     """Write the action, random with probability `epsilon`; whether it explored; the best action's value."""
-    row = _epsilon_greedy(
+    row = explore_rows(
         logits, values, legal, seats, clock, seed, stream, epsilon, is_dueling, actions, explored, best_values
     )
     refuse_choice(row, logits, legal, seats, all_must_be_finite=True)
@@ -215,7 +215,7 @@ def sample_actions(
 ) -> None:
     """Write an action drawn from each row's policy and its log-probability."""
     refuse_choice(
-        _sample(logits, legal, seats, clock, seed, stream, actions, log_probs), logits, legal, seats
+        sample_rows(logits, legal, seats, clock, seed, stream, actions, log_probs), logits, legal, seats
     )
 
 
