@@ -252,7 +252,7 @@ def test_every_row_is_computed_from_its_own_agents_observations(
 
 def _marks(batch: Sample | Selection) -> list[int]:
     if isinstance(batch, Selection):
-        return batch.batch.observation[batch.indices, 1, 0, 0].int().tolist()
+        return batch.batch.columns.observation[batch.indices, 1, 0, 0].int().tolist()
     positions = np.concatenate([batch.observation, batch.next_observation])
     return [int(mark) for mark in positions[:, 1, 0, 0]]
 
