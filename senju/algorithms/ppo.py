@@ -288,7 +288,7 @@ class PPO(GradientLearner[Selection, AnyMinibatch]):
             self._joined = (whole, _joined_columns(whole))
         starts = np.cumsum([0, *(len(batch.columns.actions) for batch in whole[:-1])]).tolist()
         chosen = [selection.indices + start for selection, start in zip(batches, starts, strict=True)]
-        indices = torch.cat(chosen)
+        indices = torch.cat(chosen).to(whole[0].columns.actions.device)
         # joined columns have their rows in order
         own_frames = whole[0].frames if len(whole) == 1 else None
         frames = own_frames.index_select(0, indices) if own_frames is not None else indices

@@ -77,7 +77,7 @@ def test_hundred_stacked_updates_agree_with_those_taken_one_by_one(
     assert_alike(one_by_one, stacked, world.one_by_one())
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.cuda
 @pytest.mark.parametrize("kinds", [MIXED, [(RESNET, SMALL_DQN)] * NUM_SEATS], ids=["mixed", "dqn"])
 def test_stacks_on_a_gpu_agree_with_learners_one_by_one(
     kinds: list[Kind], monkeypatch: pytest.MonkeyPatch
