@@ -42,6 +42,7 @@ from senju.algorithms.ppo_loss import (
 )
 from senju.algorithms.returns import Advantages
 from senju.algorithms.ring_reader import RingReader
+from senju.algorithms.transitions import take_rows
 from senju.collect.slots import Ring, Rollout, Slot
 from senju.config import Part
 from senju.errors import ConfigError
@@ -294,7 +295,7 @@ class PPO(GradientLearner[Selection, AnyMinibatch]):
         frames = own_frames.index_select(0, indices) if own_frames is not None else indices
         rows = (frames, frames, *[indices] * (len(Minibatch._fields) - 2))
         shape = (len(batches), len(batches[0].indices))
-        columns = [column.index_select(0, own) for column, own in zip(self._joined[1], rows, strict=True)]
+        columns = [take_rows(column, own) for column, own in zip(self._joined[1], rows, strict=True)]
         found = Minibatch(*(column.view(*shape, *column.shape[1:]) for column in columns))
         if all(selection.weights is None for selection in batches):
             return found
@@ -323,8 +324,8 @@ def _joined_columns(whole: Sequence[Batch]) -> Sequence[Tensor]:
         batch.columns
         if batch.frames is None
         else batch.columns._replace(
-            observation=batch.columns.observation.index_select(0, batch.frames),
-            legal=batch.columns.legal.index_select(0, batch.frames),
+            observation=take_rows(batch.columns.observation, batch.frames),
+            legal=take_rows(batch.columns.legal, batch.frames),
         )
         for batch in whole
     ]

@@ -58,10 +58,24 @@ def gathered_transitions(samples: Sequence[Located], device: torch.device) -> Tr
     )
 
 
+def take_rows(column: Tensor, indices: Tensor) -> Tensor:
+    """Rows of a column [row, …]; a GPU copies bytes eight at once."""
+    size = column[:1].numel()
+    if column.device.type == "cpu" or column.dtype != torch.uint8 or size % 8:
+        return column.index_select(0, indices)
+    return in_words(column, indices)
+
+
+def in_words(column: Tensor, indices: Tensor) -> Tensor:
+    """Rows of bytes, whose number is a multiple of eight, copied as words."""
+    words = column.flatten(1).view(torch.int64).index_select(0, indices)
+    return words.view(torch.uint8).view(len(indices), *column.shape[1:])
+
+
 def _gathered(sample: Located, places: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
     """Observations and legal actions [2, sample, …]."""
     flat = places.reshape(-1)
-    found = sample.observations.index_select(0, flat), sample.legal_words.index_select(0, flat)
+    found = take_rows(sample.observations, flat), take_rows(sample.legal_words, flat)
     if len(sample.rows):  # rows that the device lacks
         lacking = {
             "rows": [sample.rows],

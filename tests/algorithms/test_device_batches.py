@@ -12,6 +12,7 @@ from senju.algorithms import device_batches
 from senju.algorithms.device_batches import equal_parts, frames_on_device
 from senju.algorithms.dqn import DQN
 from senju.algorithms.ppo import PPO
+from senju.algorithms.transitions import in_words
 from tests.algorithms.device_learners import Training, batches_seen, bytes_of, partly_known
 
 CUDA = pytest.param("cuda", marks=pytest.mark.cuda)
@@ -107,6 +108,13 @@ def test_replay_on_the_device_gives_the_same_samples(device: str, settings: Any,
             assert_equal_batches(found, expected)
     assert bytes_of(mine) == bytes_of(yours)
     assert num_rows > 0, "some positions are in memory only"
+
+
+def test_rows_copied_as_words_are_the_same() -> None:
+    chance = torch.Generator().manual_seed(0)
+    column = torch.randint(0, 256, (50, 3, 4, 2), generator=chance, dtype=torch.uint8)
+    indices = torch.randint(0, 50, (70,), generator=chance)
+    assert torch.equal(in_words(column, indices), column[indices])
 
 
 def test_equal_parts_are_those_of_the_cpu_filled_up() -> None:
