@@ -17,6 +17,7 @@ from senju.machine import memory_available
 logger = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
+# eager: torch's own; repeatable: compiled, the same bits in each process; fastest: chosen by timing them
 Kernels = Literal["eager", "repeatable", "fastest"]
 
 # torch compiles and captures for one thread at a time; the others only replay meanwhile
@@ -24,8 +25,13 @@ capture_lock = threading.RLock()
 _numbers = count()
 
 
-def set_repeatable(kernels: Kernels) -> None:
-    """Choose cuDNN's kernels: by rule, so that bits repeat, or for `fastest` by timing them."""
+def default_kernels(device: torch.device) -> Kernels:
+    """Compiled kernels on a GPU; the CPU has kernels of its own."""
+    return "repeatable" if device.type == "cuda" else "eager"
+
+
+def apply_kernels(kernels: Kernels) -> None:
+    """Set cuDNN's flags for this process: only `fastest` may choose kernels by timing them."""
     torch.backends.cudnn.benchmark = kernels == "fastest"
     torch.backends.cudnn.deterministic = kernels != "fastest"
 

@@ -199,6 +199,13 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def _cuda_is_there(request: pytest.FixtureRequest) -> None:
+    """Tests that need a CUDA device are skipped where there is none."""
+    if request.node.get_closest_marker("cuda") and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+
+
+@pytest.fixture(autouse=True)
 def one_math_thread() -> Iterator[None]:
     """Tests share their machine: more threads would only make them wait for each other."""
     threads = torch.get_num_threads()

@@ -161,6 +161,7 @@ FOUNDATION: dict[str, tuple[str, ...]] = {
     "files": (),
     "version": (),
     "timing": (),
+    "cuda": (),
     "events": (),
     "machine": (),
     "gpus": (),

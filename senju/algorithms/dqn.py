@@ -6,11 +6,15 @@ Read from the top: the settings, then one update in the order it happens.
 import copy
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from senju.algorithms.captured_step import Objective
+from senju.algorithms.device_batches import is_same_device
+from senju.algorithms.device_replay import Located
 from senju.algorithms.gradient_learner import (
     GradientConfig,
     GradientLearner,
@@ -20,11 +24,12 @@ from senju.algorithms.gradient_learner import (
     LearningRate,
 )
 from senju.algorithms.learner import Demands, LearnerSetup, LearnerState
+from senju.algorithms.masked_categorical import unpack_legal_bits
 from senju.algorithms.networks import Loss, Network, SingleNetwork
 from senju.algorithms.optimising import load_weights, refuse_divergence
 from senju.algorithms.replay import Priorities, Replay
 from senju.algorithms.ring_reader import Sample
-from senju.algorithms.transitions import Transitions, transitions
+from senju.algorithms.transitions import Transitions, gathered_transitions, transitions
 from senju.collect.exploration import Acting
 from senju.collect.slots import Ring, Rollout
 from senju.config import Part
@@ -115,7 +120,16 @@ class DQNConfig(GradientConfig):
         return self
 
 
-class DQN(GradientLearner[Sample, Transitions]):
+class LossSettings(NamedTuple):
+    """The settings of the loss."""
+
+    is_double: bool
+    is_dueling: bool
+    huber_delta: float
+    needs_errors: bool  # for priorities
+
+
+class DQN(GradientLearner[Sample | Located, Transitions]):
     """Learns action values from old and new decisions in a replay."""
 
     Config = DQNConfig
@@ -127,7 +141,6 @@ class DQN(GradientLearner[Sample, Transitions]):
         self.target = copy.deepcopy(self.model).requires_grad_(False)
         self.networks = (*self.networks, SingleNetwork(self.target, self.optimizer))
         self.gradient_steps = 0
-        self.num_actions = 0
         self._num_turns = 0  # the newest turn in the replay so far, plus 1
         self._owed = 0.0  # fractions of gradient steps, carried over to the next update
         self._replay: Replay | None = None
@@ -142,7 +155,6 @@ class DQN(GradientLearner[Sample, Transitions]):
     def attach(self, ring: Ring, game: Game | SeatView) -> None:
         """Learn from the rollouts in this ring."""
         config = self.config
-        self.num_actions = game.num_actions
         priorities = Priorities(config.priority_exponent) if config.prioritised else None
         self._replay = Replay(
             ring,
@@ -168,7 +180,7 @@ class DQN(GradientLearner[Sample, Transitions]):
         done = min(self.version / whole, 1.0) if whole else 1.0
         return config.epsilon_start + (config.epsilon_end - config.epsilon_start) * done
 
-    def learn(self, rollouts: Sequence[Rollout]) -> Learning[Sample]:
+    def learn(self, rollouts: Sequence[Rollout]) -> Learning[Sample | Located]:
         """Store the new rollouts, then take the gradient steps that are due, on samples of the replay."""
         self.clock.start()
         epsilon, learning_rate = self.epsilon, self._set_learning_rate()
@@ -179,7 +191,7 @@ class DQN(GradientLearner[Sample, Transitions]):
         correction = self.config.correction + (1.0 - self.config.correction) * self.progress
         steps: list[GradientStep] = []
         for _ in range(num_steps):
-            sample = self.replay.sample(batch_size, self.gradient_steps, correction, self.is_free_running)
+            sample = self._sample(batch_size, correction)
             self.gradient_steps += 1
             is_due = self.gradient_steps % self.config.target_interval == 0
             self.target_share = self.config.target_averaging or float(is_due)
@@ -201,6 +213,13 @@ class DQN(GradientLearner[Sample, Transitions]):
             metrics["batch_size"] = float(batch_size)
         refuse_divergence(self.version, metrics)
         return metrics
+
+    def _sample(self, batch_size: int, correction: float) -> Sample | Located:
+        """Decisions for the next step; the device gathers those that it has."""
+        columns, device = self.replay.ring.on_device, self.setup.device
+        if self.is_free_running or columns is None or not is_same_device(columns.observation.device, device):
+            return self.replay.sample(batch_size, self.gradient_steps, correction, self.is_free_running)
+        return self.replay.locate(batch_size, self.gradient_steps, correction)
 
     def _store(self, rollouts: Sequence[Rollout]) -> int:
         """Add new rollouts to the replay; return how many of the learner's own decisions they hold."""
@@ -244,41 +263,30 @@ class DQN(GradientLearner[Sample, Transitions]):
             )
         return is_full or num_ready >= self.config.learning_starts
 
-    def size_of(self, batch: Sample) -> int:
+    def size_of(self, batch: Sample | Located) -> int:
         return len(batch.frames)
 
-    def collate(self, batches: Sequence[Sample]) -> Transitions:
-        return transitions(batches, self.num_actions, self.setup.device)
+    def collate(self, batches: Sequence[Sample | Located]) -> Transitions:
+        located = [batch for batch in batches if isinstance(batch, Located)]
+        if located:
+            assert len(located) == len(batches), "the rings of all learners are on the device, or none"
+            return gathered_transitions(located, self.setup.device)
+        return transitions([batch for batch in batches if isinstance(batch, Sample)], self.setup.device)
+
+    @property
+    def objective(self) -> tuple[Objective, LossSettings]:
+        config = self.config
+        return device_loss, LossSettings(
+            config.double, config.dueling, config.huber_delta, config.prioritised
+        )
 
     def compute_loss(self, networks: Sequence[Network], batch: Transitions, clock: StageClock) -> Loss:
-        """The Huber loss of the action values, summed over the networks of a stack."""
-        network, target = networks
-        with torch.no_grad():
-            targets = batch.returns + batch.factors * self._next_values(network, target, batch)
+        settings = self.objective[1]
+        targets = compute_targets(networks, batch, settings)
         clock.lap("targets")
-        logits, positions = network(batch.observation)
-        values = chosen_values(logits, positions, batch.is_legal, batch.actions, self.config.dueling)
-        delta = self.config.huber_delta
-        losses = torch.nn.functional.huber_loss(values, targets, reduction="none", delta=delta)
-        loss = (batch.weights * losses).mean(-1)
+        loss = huber_loss(networks[0], batch, targets, settings)
         clock.lap("forward")
-        values = values.detach()
-        errors = values - targets
-        numbers = [loss.detach(), errors.abs().mean(-1), values.mean(-1), targets.mean(-1)]
-        report = torch.stack(numbers, -1)
-        return Loss((loss.sum(),), None, report, errors if self.config.prioritised else None)
-
-    def _next_values(self, network: Network, target: Network, batch: Transitions) -> Tensor:
-        """The value of the best legal action, by the target network."""
-        observation, is_legal, is_dueling = batch.next_observation, batch.is_next_legal, self.config.dueling
-        logits, positions = target(observation)
-        scores = network(observation)[0] if self.config.double else logits
-        # the best logit is the best value, dueling or not
-        best = scores.masked_fill(~is_legal, -torch.inf).argmax(-1)
-        values = chosen_values(logits, positions, is_legal, best, is_dueling)
-        # a truncated game's last position may have no legal action
-        otherwise = positions if is_dueling else logits.amax(-1)
-        return torch.where(is_legal.any(-1), values, otherwise)
+        return loss
 
     def state(self) -> LearnerState:
         """Both networks, Adam's moments, priorities and counters; the rollouts are saved with the ring."""
@@ -298,6 +306,42 @@ class DQN(GradientLearner[Sample, Transitions]):
         kept = {n.removeprefix(prefix): t.numpy() for n, t in state.tensors.items() if n.startswith(prefix)}
         self.replay.rebuild(last_turn=self._num_turns - 1)
         self.replay.load_state(kept, self.is_free_running)
+
+
+def device_loss(networks: Sequence[Network], batch: Transitions, settings: LossSettings) -> Loss:
+    """Targets and loss in one function, which can be compiled and captured."""
+    return huber_loss(networks[0], batch, compute_targets(networks, batch, settings), settings)
+
+
+def huber_loss(network: Network, batch: Transitions, targets: Tensor, settings: LossSettings) -> Loss:
+    """The Huber loss of the action values, summed over the networks of a stack."""
+    logits, positions = network(batch.observation.float())
+    is_legal = unpack_legal_bits(batch.legal, logits.shape[-1])
+    values = chosen_values(logits, positions, is_legal, batch.actions.long(), settings.is_dueling)
+    delta = settings.huber_delta
+    losses = torch.nn.functional.huber_loss(values, targets, reduction="none", delta=delta)
+    loss = (batch.weights * losses).mean(-1)
+    values = values.detach()
+    errors = values - targets
+    numbers = [loss.detach(), errors.abs().mean(-1), values.mean(-1), targets.mean(-1)]
+    report = torch.stack(numbers, -1)
+    return Loss((loss.sum(),), None, report, errors if settings.needs_errors else None)
+
+
+@torch.no_grad()
+def compute_targets(networks: Sequence[Network], batch: Transitions, settings: LossSettings) -> Tensor:
+    """The returns, with the value of the best legal next action by the target network."""
+    network, target = networks
+    observation = batch.next_observation.float()
+    logits, positions = target(observation)
+    is_legal = unpack_legal_bits(batch.next_legal, logits.shape[-1])
+    scores = network(observation)[0] if settings.is_double else logits
+    # the best logit is the best value, dueling or not
+    best = scores.masked_fill(~is_legal, -torch.inf).argmax(-1)
+    values = chosen_values(logits, positions, is_legal, best, settings.is_dueling)
+    # a truncated game's last position may have no legal action
+    otherwise = positions if settings.is_dueling else logits.amax(-1)
+    return batch.returns + batch.factors * torch.where(is_legal.any(-1), values, otherwise)
 
 
 def chosen_values(

@@ -11,6 +11,7 @@ from torch import Tensor
 from senju.collect.exploration import BY_POLICY, Acting
 from senju.collect.slots import Ring, Rollout
 from senju.config import Part
+from senju.cuda import Kernels, default_kernels
 from senju.errors import CheckpointError
 from senju.games.game import Game, SeatView
 from senju.models.model import Model
@@ -26,6 +27,12 @@ class LearnerSetup:
     seed: int
     total_updates: int  # the length of its schedules
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    kernels: Kernels | None = None  # of gradient steps on a GPU; None: the device's default
+
+    @property
+    def chosen_kernels(self) -> Kernels:
+        """The kernels to learn with."""
+        return self.kernels or default_kernels(self.device)
 
 
 @dataclass(frozen=True)

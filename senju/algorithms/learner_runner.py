@@ -10,6 +10,7 @@ from typing import NamedTuple
 from senju.algorithms.learner import Learner, LearnerState
 from senju.collect.slots import NO_CLOCK, Ring, Rollout
 from senju.config import Settings
+from senju.cuda import Kernels
 from senju.events import Event
 from senju.games.game import Game, SeatView
 from senju.machine import math_threads
@@ -27,6 +28,7 @@ class LearnerSettings:
     seed: int
     total_updates: int  # the length of its schedules
     device: str = "cpu"
+    kernels: Kernels = "repeatable"  # of gradient steps on a GPU
     train_every: int = 1  # turns
     train_order: int = 0  # smaller ones are trained first
     learns: bool = True

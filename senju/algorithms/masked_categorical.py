@@ -13,9 +13,12 @@ class MaskedCategorical:
     an impossible action is set to zero, since 0 · (−∞) is NaN.
     """
 
-    def __init__(self, logits: Tensor, legal: Tensor) -> None:
-        """`logits` and boolean `legal`, both [..., actions]."""
-        if not bool(legal.any(-1).all()):
+    def __init__(self, logits: Tensor, legal: Tensor, is_checked: bool = True) -> None:
+        """`logits` and boolean `legal`, both [..., actions].
+
+        The check waits for the device. Without it, a row without legal actions has probabilities of NaN.
+        """
+        if is_checked and not bool(legal.any(-1).all()):
             rows = (~legal.any(-1)).reshape(-1).nonzero().reshape(-1).tolist()
             raise NoLegalActionError(f"no legal action in rows {rows[:10]}{' …' if len(rows) > 10 else ''}")
         scores = logits.float().masked_fill(~legal, float("-inf"))
@@ -35,6 +38,9 @@ class MaskedCategorical:
 
 def unpack_legal_bits(words: Tensor, num_actions: int) -> Tensor:
     """Legal words (int64 bits, [..., words]) as booleans [..., actions], on any device."""
+    if torch.compiler.is_compiling():  # shifts of whole words are merged into the kernel that uses the bits
+        places = torch.arange(64, device=words.device)
+        return ((words.unsqueeze(-1) >> places) & 1).flatten(-2)[..., :num_actions].bool()
     octets = words.contiguous().view(torch.uint8)
     shifts = torch.arange(8, device=words.device, dtype=torch.uint8)
     bits = (octets.unsqueeze(-1) >> shifts) & 1

@@ -9,7 +9,6 @@ The loss of an algorithm is written for both. A stack's tensors have one more ax
 """
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -44,6 +43,21 @@ class SingleNetwork:
         output: tuple[Tensor, Tensor] = self.model(observation)
         return output
 
+    def tensors(self) -> list[Tensor]:
+        """Everything that a step changes or reads from its settings: weights, buffers, moments, rates."""
+        moments = [self._optimizer.state.get(parameter, {}) for parameter in self._parameters]
+        rates = [group["lr"] for group in self._optimizer.param_groups]
+        return [
+            *self.model.parameters(),
+            *self.model.buffers(),
+            *(tensor for each in moments for tensor in each.values()),
+            *(rate for rate in rates if isinstance(rate, Tensor)),
+        ]
+
+    def prepare(self) -> None:
+        """Forget what a failed step may have left."""
+        self._optimizer.zero_grad(set_to_none=True)
+
     def backward(self, loss: Loss) -> None:
         """Compute the gradient."""
         loss.backward()
@@ -69,22 +83,31 @@ class StackedNetwork:
 
     def __init__(self, stack: ModelStack, rows: Sequence[int], adam: "StackedAdam") -> None:
         self._stack, self._rows, self._adam = stack, rows, adam
+        self._leaves: Leaves | None = None
 
-    @cached_property
-    def _leaves(self) -> Leaves:
-        return self._stack.leaves(self._rows)
+    def prepare(self) -> None:
+        """Make the leaves of differentiation; a compiled loss cannot make them itself."""
+        self._leaves = self._stack.leaves(self._rows)
 
     def __call__(self, observation: Tensor) -> tuple[Tensor, Tensor]:
         """Logits [row, sample, action] and values [row, sample]."""
+        if self._leaves is None:
+            self.prepare()
+        assert self._leaves is not None
         return self._stack(self._leaves, self._rows, observation)
 
     def backward(self, loss: Loss) -> None:
         """Compute the gradients."""
+        assert self._leaves is not None, "the loss was computed with them"
         self._gradient = self._stack.gradient(self._leaves, loss.outputs, loss.slopes)  # [row, number]
 
     def descend(self, max_norm: float) -> Tensor:
         """Take an Adam step along each gradient, clipped to `max_norm`; return the norms [row]."""
         return self._adam.step(self._rows, self._gradient, max_norm)
+
+    def tensors(self) -> list[Tensor]:
+        """Everything of the stack that steps change or read from their settings."""
+        return [self._stack.weights, *self._stack.buffers.values(), *self._adam.tensors()]
 
     def follow(self, other: "StackedNetwork", share: float) -> None:
         """Move these rows of a target towards another stack's by a share (Polyak); copy their buffers."""
@@ -114,6 +137,8 @@ class StackedAdam:
         # each parameter counts its own steps; all of a row are equal, and Adam itself counts in the first
         self._steps = torch.zeros(len(optimizers), len(self._names), device=networks.weights.device)
         self._rows = [nn.Parameter(row) for row in networks.weights]
+        # on a GPU, the learning rates are numbers on the device too, where captured steps read them
+        self._rates = _joined_rates(optimizers, networks.weights.device) if networks.weights.is_cuda else None
         self._adam = torch.optim.Adam(self._rows, fused=True)
         (group,) = optimizers[0].param_groups  # all have its settings, except for the learning rate
         self._settings = {name: value for name, value in group.items() if name not in ("params", "lr")}
@@ -163,10 +188,17 @@ class StackedAdam:
             for number, name in enumerate(self._names)
         ]
 
+    def tensors(self) -> list[Tensor]:
+        """The moments, the numbers of steps, and the learning rates on the device."""
+        return [*self._moments.values(), self._steps, *([] if self._rates is None else [self._rates])]
+
     def step(self, rows: Sequence[int], gradient: Tensor, max_norm: float) -> Tensor:
         """Follow [row, number] gradients, each clipped by its own norm; return the norms [row]."""
         norms: Tensor = torch.linalg.vector_norm(gradient, dim=1)
         gradient.mul_((max_norm / (norms + 1e-6)).clamp(max=1.0).unsqueeze(1))  # as in clip_grad_norm_
+        if self._rates is not None:
+            self._step_on_device(rows, gradient, self._rates)
+            return norms
         by_rate: dict[float, list[nn.Parameter]] = {}
         for row, slope in zip(rows, gradient, strict=True):
             self._rows[row].grad = slope
@@ -178,3 +210,47 @@ class StackedAdam:
         self._adam.step()
         self._adam.zero_grad(set_to_none=True)
         return norms
+
+    def _step_on_device(self, rows: Sequence[int], gradient: Tensor, rates: Tensor) -> None:
+        """The same without a look at the rates; one computation, whichever rates the rows have."""
+        wholes = (self._networks.weights, *self._moments.values(), self._steps[:, :1])
+        chosen = [self._networks.chosen(whole, rows) for whole in wholes]
+        own_rates = self._networks.chosen(rates, rows).unsqueeze(1)
+        adam_step(AdamRows(*chosen), gradient, own_rates, self._settings["betas"], self._settings["eps"])
+        for whole, part in zip(wholes, chosen, strict=True):
+            if part.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr():  # a copy
+                whole.index_copy_(0, self._networks.index(rows), part)
+
+
+class AdamRows(NamedTuple):
+    """What Adam changes, for some rows."""
+
+    weights: Tensor  # [row, number]
+    first_moments: Tensor
+    second_moments: Tensor
+    steps: Tensor  # [row, 1]
+
+
+@torch.no_grad()
+def adam_step(
+    rows: AdamRows, gradient: Tensor, rates: Tensor, betas: tuple[float, float], epsilon: float
+) -> None:
+    """Adam (Kingma 2015, algorithm 1) in place, with a learning rate [row, 1] for each row."""
+    weights, first, second, steps = rows
+    steps.add_(1.0)
+    first.lerp_(gradient, 1.0 - betas[0])
+    second.mul_(betas[1]).addcmul_(gradient, gradient, value=1.0 - betas[1])
+    first_share, second_share = (1.0 - beta ** steps.double() for beta in betas)
+    deviation = second.sqrt().div_(second_share.sqrt().float()).add_(epsilon)
+    weights.sub_(first * (rates.double() / first_share).float() / deviation)
+
+
+def _joined_rates(optimizers: Sequence[torch.optim.Adam], device: torch.device) -> Tensor:
+    """The learning rates as one tensor [optimizer]; each optimizer's own becomes a part of it."""
+    groups = [optimizer.param_groups[0] for optimizer in optimizers]
+    rates = torch.stack(
+        [torch.as_tensor(group["lr"], dtype=torch.float32, device=device) for group in groups]
+    )
+    for group, rate in zip(groups, rates, strict=True):
+        group["lr"] = rate
+    return rates

@@ -33,6 +33,21 @@ class Minibatch(NamedTuple):
     returns: Tensor  # [..., sample]
 
 
+class WeightedMinibatch(NamedTuple):
+    """A minibatch that was filled up to a fixed size; its means are weighted."""
+
+    observation: Tensor
+    legal: Tensor
+    actions: Tensor
+    log_probs: Tensor
+    advantages: Tensor
+    returns: Tensor
+    weights: Tensor  # [..., sample]: 1, and 0 where a decision only fills the batch
+
+
+AnyMinibatch = Minibatch | WeightedMinibatch
+
+
 class Coefficients(NamedTuple):
     """The numbers in the objective."""
 
@@ -56,20 +71,22 @@ LossFunction = Callable[[Tensor, Tensor, Minibatch, Coefficients], Loss]
 
 
 def ppo_loss(
-    logits: Tensor, values: Tensor, batch: Minibatch, coefficients: Coefficients
+    logits: Tensor, values: Tensor, batch: AnyMinibatch, coefficients: Coefficients, is_checked: bool = True
 ) -> tuple[Tensor, Tensor]:
     """The loss [...] to minimise, and the six numbers of a LossReport [..., number] as one tensor.
 
-    Schulman 2017, eq. 7 and 9, with the squared error of the value halved.
+    Schulman 2017, eq. 7 and 9, with the squared error of the value halved. With `is_checked` a sample without
+    legal actions raises an error, for which the host waits; else its numbers are not finite.
     """
-    policy = MaskedCategorical(logits, unpack_legal_bits(batch.legal, logits.shape[-1]))
+    policy = MaskedCategorical(logits, unpack_legal_bits(batch.legal, logits.shape[-1]), is_checked)
+    weights = batch.weights if isinstance(batch, WeightedMinibatch) else None
     log_ratio = policy.log_prob(batch.actions) - batch.log_probs
     ratio = log_ratio.exp()
     low, high = 1.0 - coefficients.clip_range, 1.0 + coefficients.clip_range
     clipped = ratio.clamp(low, high)
-    policy_loss = -torch.minimum(ratio * batch.advantages, clipped * batch.advantages).mean(-1)
-    value_loss = 0.5 * (values.float() - batch.returns).square().mean(-1)
-    entropy = policy.entropy().mean(-1)
+    policy_loss = -_mean(torch.minimum(ratio * batch.advantages, clipped * batch.advantages), weights)
+    value_loss = 0.5 * _mean((values.float() - batch.returns).square(), weights)
+    entropy = _mean(policy.entropy(), weights)
     loss = policy_loss + coefficients.value * value_loss - coefficients.entropy * entropy
     with torch.no_grad():
         numbers = torch.stack(
@@ -77,13 +94,20 @@ def ppo_loss(
                 policy_loss,
                 value_loss,
                 entropy,
-                (ratio - 1.0 - log_ratio).mean(-1),  # never negative, little variance (Schulman 2020)
-                ((ratio < low) | (ratio > high)).float().mean(-1),
+                _mean(ratio - 1.0 - log_ratio, weights),  # never negative, little variance (Schulman 2020)
+                _mean(((ratio < low) | (ratio > high)).float(), weights),
                 (ratio - 1.0).abs().amax(-1),
             ],
             -1,
         )
     return loss, numbers
+
+
+def _mean(numbers: Tensor, weights: Tensor | None) -> Tensor:
+    """The mean over samples [...]."""
+    if weights is None:
+        return numbers.mean(-1)
+    return (numbers * weights).sum(-1) / weights.sum(-1)
 
 
 @compiled
@@ -187,6 +211,21 @@ def _explain_refusal(sample: int, logits: Tensor, batch: Minibatch) -> NoReturn:
     if not bool(legal[action]):
         raise ModelError(f"sample {sample}: action {action} is not legal in its own mask")
     raise ModelError(f"sample {sample}: the policy's logits are not finite; training has diverged")
+
+
+def explain_loss(logits: Tensor, batch: AnyMinibatch) -> NoReturn:
+    """Raise the error that says why a loss [sample] was not finite; the logits may be newer than the loss.
+
+    What the data alone explains comes first: later weights are not finite either.
+    """
+    own = Minibatch(*batch[: len(Minibatch._fields)])
+    is_legal = unpack_legal_bits(own.legal, logits.shape[-1])
+    is_chosen_legal = is_legal.gather(-1, own.actions.long().unsqueeze(-1)).squeeze(-1)
+    is_finite = logits.masked_fill(~is_legal, 0.0).isfinite().all(-1)
+    for is_right in (is_legal.any(-1), is_chosen_legal, is_finite):
+        if not bool(is_right.all()):
+            _explain_refusal(int((~is_right).nonzero()[0, 0]), logits, own)
+    raise ModelError(_NOT_FINITE)
 
 
 def reference_loss(logits: Tensor, values: Tensor, batch: Minibatch, coefficients: Coefficients) -> Loss:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from senju.algorithms.device_replay import Located, place
 from senju.algorithms.linking import Linker
 from senju.algorithms.ring_reader import RingReader, Sample
 from senju.algorithms.sum_tree import SumTree
@@ -189,10 +190,48 @@ class Replay:
             chances[torn] = self._draw(step, num_rounds, others)
             frames[torn] = others
             torn = self._reader.read(self._links, sample, torn)
+        self._correct(weights, chances, correction)
+        return sample
+
+    def locate(self, count: int, step: int, correction: float = 0.0) -> Located:
+        """The same draw as `sample`, for a ring whose positions a device has and gathers itself."""
+        columns = self.ring.on_device
+        assert columns is not None, "sample() reads a ring in memory"
+        frames, weights = np.empty(count, np.int64), np.ones(count, np.float32)
+        chances = self._draw(step, 0, frames)
+        outcomes = self._reader.outcomes(self._links, frames)
+        both = np.concatenate([frames, outcomes.following])
+        segments = self._reader.segments(both)
+        places = place(self.ring, self._links.turns, both, segments)
+        rows = np.flatnonzero(places < 0)  # the device lacks truncated positions and the oldest turns
+        observation, legal = self._reader.positions(both[rows])
+        self._refuse_overwritten(both, segments)
+        self._correct(weights, chances, correction)
+        return Located(
+            frames,
+            columns.observation.flatten(0, 4),
+            columns.legal.flatten(0, 4),
+            np.maximum(places, 0).reshape(2, count),
+            outcomes.actions,
+            outcomes.returns,
+            outcomes.factors,
+            weights,
+            rows,
+            observation,
+            legal,
+        )
+
+    def _correct(self, weights: NDArray[np.float32], chances: NDArray[np.float64], correction: float) -> None:
+        """Set the importance weights of decisions that were drawn by priority."""
         if self._tree is not None:
             corrected = chances**-correction
             np.divide(corrected, corrected.max(), out=weights, casting="same_kind")
-        return sample
+
+    def _refuse_overwritten(self, frames: NDArray[np.int64], segments: NDArray[np.int64]) -> None:
+        turns = self._links.turns[segments]
+        is_torn = self.ring.sequence_numbers.reshape(-1)[segments] != turns + 1
+        if is_torn.any():
+            self._refuse_torn(segments[is_torn] * self._linker.segment_size)
 
     def _draw(self, step: int, num_rounds: int, frames: NDArray[np.int64]) -> NDArray[np.float64]:
         """Draw frames; return their probabilities relative to a uniform draw."""

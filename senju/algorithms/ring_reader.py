@@ -33,6 +33,15 @@ class Sample(NamedTuple):
     weights: NDArray[np.float32]  # importance weights; 1 where all are drawn alike
 
 
+class Outcomes(NamedTuple):
+    """What decisions led to, without the positions themselves."""
+
+    following: NDArray[np.int64]  # the positions they led to; the decision's own, where the factor is 0
+    actions: NDArray[np.int32]
+    returns: NDArray[np.float32]
+    factors: NDArray[np.float32]
+
+
 class _Positions(NamedTuple):
     """The content of a ring by frame; truncated positions have the indices after the last frame."""
 
@@ -195,6 +204,35 @@ class RingReader:
         )
         num_torn = _read(self._positions, links, rows, as_bytes, is_torn)
         return np.flatnonzero(is_torn) if num_torn else rows[:0]
+
+    def outcomes(self, links: Links, frames: NDArray[np.int64]) -> Outcomes:
+        """What decisions led to; for writers that wait until a rollout is no longer kept."""
+        found = links.outcomes[frames]
+        following = np.where(found["following"] != NOTHING, found["following"], frames)
+        return Outcomes(following, self._positions.actions[frames], found["reward"], found["factor"])
+
+    def positions(self, frames: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.uint64]]:
+        """Observations and legal actions of frames, or of truncated positions."""
+        num_frames, is_final = len(self._positions.legal), frames >= len(self._positions.legal)
+        found = []
+        columns = self._positions
+        for normal, final in (
+            (columns.observation, columns.final_observation),
+            (columns.legal, columns.final_legal),
+        ):
+            rows = np.empty((len(frames), normal.shape[1]), normal.dtype)
+            rows[~is_final] = normal[frames[~is_final]]
+            rows[is_final] = final[frames[is_final] - num_frames]
+            found.append(rows)
+        return found[0].view(self._dtype).reshape(len(frames), *self._shape), found[1]
+
+    def segments(self, frames: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The segment of each frame, or of each truncated position."""
+        num_segments, num_frames = len(self._positions.sequence_numbers), len(self._positions.legal)
+        num_finals = max(len(self._positions.final_legal), 1)
+        normal = frames // (num_frames // num_segments)
+        final = (frames - num_frames) * num_segments // num_finals
+        return np.where(frames < num_frames, normal, final)
 
 
 def _by_frame(column: NDArray[Any], num_axes: int) -> NDArray[Any]:

@@ -3,14 +3,24 @@
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from time import monotonic
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
-from senju.algorithms.gradient_learner import GradientLearner, GradientStep, Learning, Metrics
+from senju.algorithms.captured_step import CapturedSteps, Objective, StepResult
+from senju.algorithms.gradient_learner import (
+    GradientLearner,
+    GradientStep,
+    Learning,
+    Metrics,
+    as_gradient_step,
+    follow,
+)
 from senju.algorithms.learner import Learner, LearnerState
 from senju.algorithms.learner_runner import (
     LearnerSettings,
@@ -51,9 +61,16 @@ class LearnerStack:
         self.networks = self._stacks[0]
         self._adam = StackedAdam(self.networks, [each.optimizer for each in learners])
         self.clock = StageClock()  # of the common steps; learners time their own stages
+        setup = learners[0].setup
+        is_captured = learners[0].steps is not None
+        self.steps = CapturedSteps(setup.device, setup.chosen_kernels) if is_captured else None
 
     def update(self, rollouts: Mapping[int, Sequence[Rollout]]) -> dict[int, Metrics]:
         """Train the learners of some rows, each on its own rollouts."""
+        with self.steps.own_stream() if self.steps is not None else nullcontext():
+            return self._update(rollouts)
+
+    def _update(self, rollouts: Mapping[int, Sequence[Rollout]]) -> dict[int, Metrics]:
         self._adam.take_over(sorted(rollouts))
         learnings = {row: self._learners[row].learn(rollouts[row]) for row in sorted(rollouts)}
         metrics: dict[int, Metrics] = {}
@@ -98,9 +115,9 @@ class LearnerStack:
             raise
         shares = {row: self._learners[row].target_share for row in rows}
         moved = [row for row in rows if shares[row]]
-        if moved:
-            network, target = self._networks_of(moved)
-            target.follow(network, shares[moved[0]])
+        # a captured step has moved the averaged targets already
+        if moved and (self.steps is None or shares[moved[0]] == 1):
+            follow(self._networks_of(moved), shares[moved[0]])
         self.clock.lap("optimise")
         errors = [None] * len(rows) if step.errors is None else step.errors
         return {
@@ -112,7 +129,18 @@ class LearnerStack:
         self.clock.start()
         batch = learner.collate([batches[row] for row in rows])
         self.clock.lap("gather")
-        return learner.gradient_step(self._networks_of(rows), batch, self.clock)
+        if self.steps is None:
+            return learner.gradient_step(self._networks_of(rows), batch, self.clock)
+        share = learner.target_share if learner.target_share < 1 else 0.0
+        key, step = (tuple(rows), share), partial(self._device_step, rows, share)
+        return as_gradient_step(self.steps.take(key, learner.objective[0], batch, step, self._changed))
+
+    def _device_step(self, rows: Sequence[int], share: float, objective: Objective, batch: Any) -> StepResult:
+        # new leaves in each step: those of rows that are not adjacent are copies of the weights
+        return self._learners[rows[0]].device_step(self._networks_of(rows), share, objective, batch)
+
+    def _changed(self) -> list[Tensor]:
+        return [tensor for network in self._networks_of([0]) for tensor in network.tensors()]
 
     def _networks_of(self, rows: Sequence[int]) -> list[StackedNetwork]:
         return [StackedNetwork(stack, rows, self._adam) for stack in self._stacks]

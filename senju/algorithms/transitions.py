@@ -8,24 +8,27 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from senju.algorithms.masked_categorical import unpack_legal_bits
+from senju.algorithms.device_replay import Located
 from senju.algorithms.ring_reader import Sample
 
 
 class Transitions(NamedTuple):
-    """Decisions to learn from, as tensors on one device; all [..., sample, …]."""
+    """Decisions to learn from, as tensors on one device; all [..., sample, …].
+
+    Observations are bytes and legal actions are bits until the loss uses them.
+    """
 
     observation: Tensor
-    is_legal: Tensor
+    legal: Tensor
     actions: Tensor
     returns: Tensor
     next_observation: Tensor
-    is_next_legal: Tensor
+    next_legal: Tensor
     factors: Tensor
     weights: Tensor
 
 
-def transitions(samples: Sequence[Sample], num_actions: int, device: torch.device) -> Transitions:
+def transitions(samples: Sequence[Sample], device: torch.device) -> Transitions:
     """Samples of one size, one for each network: [network, sample, …]."""
     columns = {
         name: [_with_signed_bits(getattr(sample, name)) for sample in samples]
@@ -36,16 +39,54 @@ def transitions(samples: Sequence[Sample], num_actions: int, device: torch.devic
         moved = {name: _stacked(arrays) for name, arrays in columns.items()}
     else:
         moved = in_one_copy(columns, device)
+    return Transitions(**moved)
+
+
+def gathered_transitions(samples: Sequence[Located], device: torch.device) -> Transitions:
+    """The same for samples whose positions are on the device: only numbers and a few rows are sent."""
+    names = ("places", "actions", "returns", "factors", "weights")
+    sent = in_one_copy({name: [getattr(each, name) for each in samples] for name in names}, device)
+    places = sent.pop("places")
+    seen = [_gathered(each, own, device) for each, own in zip(samples, places, strict=True)]
+    observation, legal = (torch.stack(columns) for columns in zip(*seen, strict=True))
     return Transitions(
-        moved["observation"].float(),  # after the move: bytes are fewer
-        unpack_legal_bits(moved["legal"], num_actions),
-        moved["actions"].long(),
-        moved["returns"],
-        moved["next_observation"].float(),
-        unpack_legal_bits(moved["next_legal"], num_actions),
-        moved["factors"],
-        moved["weights"],
+        observation=observation[:, 0],
+        legal=legal[:, 0],
+        next_observation=observation[:, 1],
+        next_legal=legal[:, 1],
+        **sent,
     )
+
+
+def take_rows(column: Tensor, indices: Tensor) -> Tensor:
+    """Rows of a column [row, …]; a GPU copies bytes eight at once."""
+    size = column[:1].numel()
+    if column.device.type == "cpu" or column.dtype != torch.uint8 or size % 8:
+        return column.index_select(0, indices)
+    return in_words(column, indices)
+
+
+def in_words(column: Tensor, indices: Tensor) -> Tensor:
+    """Rows of bytes, whose number is a multiple of eight, copied as words."""
+    words = column.flatten(1).view(torch.int64).index_select(0, indices)
+    return words.view(torch.uint8).view(len(indices), *column.shape[1:])
+
+
+def _gathered(sample: Located, places: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Observations and legal actions [2, sample, …]."""
+    flat = places.reshape(-1)
+    found = take_rows(sample.observations, flat), take_rows(sample.legal_words, flat)
+    if len(sample.rows):  # rows that the device lacks
+        lacking = {
+            "rows": [sample.rows],
+            "observation": [sample.observation],
+            "legal": [sample.legal.view(np.int64)],
+        }
+        sent = {name: column[0] for name, column in in_one_copy(lacking, device).items()}
+        for column, name in zip(found, ("observation", "legal"), strict=True):
+            column.index_copy_(0, sent["rows"], sent[name])
+    observation, legal = (column.view(*places.shape, *column.shape[1:]) for column in found)
+    return observation, legal
 
 
 def _with_signed_bits(array: NDArray[Any]) -> NDArray[Any]:

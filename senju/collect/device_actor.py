@@ -18,7 +18,7 @@ from torch.func import functional_call
 from senju.collect.device_choice import Choice, Decisions, epsilon_greedy, sampled
 from senju.collect.device_columns import DeviceSlot
 from senju.collect.exploration import Acting, explore_rows, sample_rows
-from senju.cuda import Kernels, capture_lock, capturing, compiled_for, set_repeatable
+from senju.cuda import Kernels, apply_kernels, capture_lock, capturing, compiled_for
 from senju.games.game import Game, Observations, SeatView
 from senju.games.rows import CLOCK
 from senju.kernels import legal_words
@@ -58,7 +58,7 @@ class DeviceProgram:
         self.precision, self.kernels = evaluation.precision, evaluation.kernels
         self._steps: dict[Any, Step] = {}
         if self.is_cuda:
-            set_repeatable(self.kernels)
+            apply_kernels(self.kernels)
 
     @property
     def is_cuda(self) -> bool:

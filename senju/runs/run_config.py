@@ -157,7 +157,15 @@ class RunConfig(Part):
     @cached_property
     def learner_settings(self) -> tuple[LearnerSettings, ...]:
         """The learners: one for each seat if the seating is `independent`, otherwise one."""
-        only = LearnerSettings(0, self.model, self.algorithm, self.seed, self.total_updates, self.device)
+        only = LearnerSettings(
+            seat=0,
+            model=self.model,
+            algorithm=self.algorithm,
+            seed=self.seed,
+            total_updates=self.total_updates,
+            device=self.device,
+            kernels=self.kernels,
+        )
         if not self.is_independent:
             return (only,)
         return settings_of_seats(only, self.seats, make_game(**self.game), self.parallel)

@@ -103,7 +103,8 @@ def policies_of(
 
 def new_learner(settings: LearnerSettings, view: Game | SeatView) -> Learner:
     """A learner with its first weights."""
-    setup = LearnerSetup(settings.seed, settings.total_updates, torch.device(settings.device))
+    device = torch.device(settings.device)
+    setup = LearnerSetup(settings.seed, settings.total_updates, device, settings.kernels)
     model = make_model(settings.model, view.observation_shape, view.num_actions, settings.seed)
     algorithm = ALGORITHMS.get(settings.algorithm["name"])
     return algorithm(model, ALGORITHMS.configure(settings.algorithm), setup)

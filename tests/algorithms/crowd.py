@@ -118,7 +118,7 @@ def seats_of(kinds: Sequence[Kind], device: str) -> list[LearnerSettings]:
 
 def new_learner(seat: LearnerSettings) -> Learner:
     model = make_model(seat.model, Crowd.observation_shape, Crowd.num_actions, seat.seed)
-    setup = LearnerSetup(seat.seed, seat.total_updates, torch.device(seat.device))
+    setup = LearnerSetup(seat.seed, seat.total_updates, torch.device(seat.device), kernels="eager")
     return ALGORITHMS.get(seat.algorithm["name"])(model, ALGORITHMS.configure(seat.algorithm), setup)
 
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from senju.algorithms import ppo
+from senju.algorithms import device_batches
 from senju.algorithms.learner import LearnerSetup
 from senju.algorithms.ppo import PPO, PPOConfig
 from senju.algorithms.returns import Advantages, generalised_advantages
@@ -511,6 +511,6 @@ def test_nim_is_not_learned_where_perspectives_are_mixed(seed: int, monkeypatch:
     def mixed(slot: Slot, gamma: float, gae_lambda: float) -> Advantages:
         return generalised_advantages(slot._replace(seats=np.zeros_like(slot.seats)), gamma, gae_lambda)
 
-    monkeypatch.setattr(ppo, "generalised_advantages", mixed)
+    monkeypatch.setattr(device_batches, "generalised_advantages", mixed)
     found = nim_moves_found(seed)
     assert found.count(False) >= 4

@@ -77,7 +77,7 @@ def test_hundred_stacked_updates_agree_with_those_taken_one_by_one(
     assert_alike(one_by_one, stacked, world.one_by_one())
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.cuda
 @pytest.mark.parametrize("kinds", [MIXED, [(RESNET, SMALL_DQN)] * NUM_SEATS], ids=["mixed", "dqn"])
 def test_stacks_on_a_gpu_agree_with_learners_one_by_one(
     kinds: list[Kind], monkeypatch: pytest.MonkeyPatch
@@ -252,7 +252,7 @@ def test_every_row_is_computed_from_its_own_agents_observations(
 
 def _marks(batch: Sample | Selection) -> list[int]:
     if isinstance(batch, Selection):
-        return batch.batch.observation[batch.indices, 1, 0, 0].int().tolist()
+        return batch.batch.columns.observation[batch.indices, 1, 0, 0].int().tolist()
     positions = np.concatenate([batch.observation, batch.next_observation])
     return [int(mark) for mark in positions[:, 1, 0, 0]]
 

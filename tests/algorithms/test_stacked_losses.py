@@ -51,7 +51,7 @@ def test_dqn_judges_each_network_by_its_own_sample(is_double: bool, is_dueling: 
     learner = DQN(model, config, LearnerSetup(seed=0, total_updates=1))
 
     def loss_of(samples: list[Sample]) -> Loss:
-        return learner.compute_loss(networks, transitions(samples, NUM_ACTIONS, CPU), StageClock())
+        return learner.compute_loss(networks, transitions(samples, CPU), StageClock())
 
     samples = [sample_of(seed) for seed in range(NUM_NETWORKS)]
     together, alone = loss_of(samples), [loss_of([sample]) for sample in samples]
