@@ -139,7 +139,7 @@ class RolloutHandler(Handler):
         program: DeviceProgram | None = None,
     ) -> None:
         warm_up_plan(plan, game, models)
-        self._plan, self._block = plan, block
+        self._plan, self._block, self._is_on_device = plan, block, program is not None
         self._published = np.empty(block.weights.num_bytes, np.uint8)
         self._stamp, self._orders = -1, NO_ORDERS
         clock = StatsClock(block.stats[index])
@@ -158,10 +158,13 @@ class RolloutHandler(Handler):
             ring.open(index, turn)
         slots = [ring.slot(index, turn) for ring in rings]
         steps = range(plan.first_step(part), plan.first_step(end))
-        self._player.play(shard, slots, self._orders, steps, device_slots(rings, index, turn))
+        kept = device_slots(rings, index, turn) if self._is_on_device else []
+        self._player.play(shard, slots, self._orders, steps, kept)
         if end == plan.num_parts:
             for ring in rings:
                 ring.complete(index, turn)
+                if kept and ring.on_device is not None:
+                    ring.on_device.complete(index, turn)
         self._block.state(index, turn, end).write(shard.state)
         seconds = perf_counter() - began
         return Payload((self._orders.version, self._take_failures(), seconds, self._stamp))

@@ -149,11 +149,13 @@ class Serial(Backend):
             ring.open(index, self._turn)
         try:
             with ending_forked_child(self._child.write):
-                kept = device_slots(self.rings, index, self._turn)
+                kept = device_slots(self.rings, index, self._turn) if self._program is not None else []
                 self._player.play(shard, slots, self._orders, kept=kept)
             self._child.raise_written()
             for ring in self.rings:
                 ring.complete(index, self._turn)
+                if kept and ring.on_device is not None:
+                    ring.on_device.complete(index, self._turn)
             opponents = self._player.opponents
             failures = tuple(opponents.take_failures()) if opponents is not None else ()
             rollout = Rollout(

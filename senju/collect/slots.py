@@ -169,8 +169,6 @@ class Ring:
     def complete(self, shard: int, turn: int) -> None:
         """Mark the rollout's slot as complete."""
         _set_sequence_number(self.sequence_numbers, shard, turn % self.shape.depth, turn + 1)
-        if self.on_device is not None:
-            self.on_device.complete(shard, turn)
 
     def forget(self, turn: int) -> None:
         """Forget rollouts from that turn on: they will be played again. No worker may be writing."""
