@@ -10,6 +10,7 @@ changed in place; if one of them is found elsewhere, as after loading a state, a
 """
 
 import functools
+import gc
 import logging
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -147,13 +148,26 @@ class CapturedSteps:
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         # thread_local: other threads use the GPU meanwhile
-        with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
+        captured = torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local")
+        with _no_collection(), captured:
             result = run()
         return result, graph.replay
 
 
 def _addresses(tensors: Sequence[Tensor]) -> tuple[int, ...]:
     return tuple(tensor.data_ptr() for tensor in tensors)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Garbage stays: it may hold graphs, which CUDA does not let a thread destroy while it captures."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @functools.cache

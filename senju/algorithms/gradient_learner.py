@@ -211,10 +211,7 @@ def new_adam(parameters: Sequence[torch.nn.Parameter], rate: float, device: torc
     if device.type != "cuda":
         return torch.optim.Adam(parameters, lr=rate, eps=1e-5, fused=True)
     on_device = torch.tensor(rate, device=device)
-    optimizer = torch.optim.Adam(parameters, lr=on_device, eps=1e-5, fused=True, capturable=True)
-    # torch would warn once that the steps before a capture are not captured
-    optimizer._warned_capturable_if_run_uncaptured = True
-    return optimizer
+    return torch.optim.Adam(parameters, lr=on_device, eps=1e-5, fused=True, capturable=True)
 
 
 def follow(networks: Sequence[Any], share: float) -> None:

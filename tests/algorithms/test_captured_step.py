@@ -308,7 +308,7 @@ def test_compiled_steps_agree_with_plain_ones(device: str, settings: Any) -> Non
         assert mine == third
         assert mine["entropy"] == pytest.approx(yours["entropy"], rel=0.02)
     assert bytes_of(captured) == bytes_of(again)
-    assert difference(captured, plain) < (TOLERANCE if not settings else 0.02)
+    assert difference(captured, plain) < (TOLERANCE if not settings else 0.05)
     assert not captured.steps._is_warned
 
 

@@ -153,6 +153,28 @@ def test_learners_of_one_form_share_what_is_compiled(algorithm: Any, config: Any
     assert len(graphs) == 1
 
 
+@models
+@pytest.mark.parametrize(("algorithm", "config"), [ALGORITHMS["ppo"], ALGORITHMS["dqn"]], ids=["ppo", "dqn"])
+def test_stack_is_compiled_once_for_all_its_steps(algorithm: Any, config: Any, model: dict[str, Any]) -> None:
+    graphs: list[Any] = []
+
+    def note(graph: Any, _: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    learners = [new_learner(algorithm, config, model, seed) for seed in range(3)]
+    stacks = [network._stack for network in stacked(learners)]
+    adam = stacked(learners)[0]._adam
+    objective, settings = learners[0].objective
+    compiled = torch.compile(objective, fullgraph=True, dynamic=False, backend=note)
+    for _ in range(3):  # each step has networks of its own
+        networks = [StackedNetwork(stack, [0, 2], adam) for stack in stacks]
+        for network in networks:
+            network.prepare()
+        compiled(networks, batch_of(algorithm, 2, SIZE), settings)
+    assert len(graphs) == 1
+
+
 @pytest.mark.slow
 @models
 def test_generated_code_computes_the_same_gradient(model: dict[str, Any]) -> None:
