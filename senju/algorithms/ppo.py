@@ -240,7 +240,10 @@ class PPO(GradientLearner[Selection, AnyMinibatch]):
         """Where the device has the observations; not in free runs, in which they may be overwritten."""
         if self._reader is None or self.is_free_running:
             return None
-        return frames_on_device(self._reader.ring, rollouts, self.setup.device)
+        ring = self._reader.ring
+        frames = frames_on_device(ring, rollouts, self.setup.device)
+        assert frames is not None or ring.shape.keeps_uploaded, "neither host nor device has the observations"
+        return frames
 
     def _sent(self, columns: dict[str, NDArray[Any]], frames: Frames | None, capacity: int) -> Batch:
         """The columns on the learner's device."""

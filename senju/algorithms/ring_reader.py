@@ -6,6 +6,7 @@ the rollout's own number before and after a read, no writer wrote in between (a 
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numba
@@ -152,13 +153,17 @@ class RingReader:
         columns = ring.columns
         self.ring = ring
         self._shape, self._dtype = columns.observation.shape[5:], columns.observation.dtype
-        self._positions = _Positions(
+
+    @cached_property
+    def _positions(self) -> _Positions:
+        columns = self.ring.columns
+        return _Positions(
             _by_frame(columns.observation, 5).view(np.uint8),
             _by_frame(columns.legal, 5),
             columns.actions.reshape(-1),
             _by_frame(columns.final_observation, 4).view(np.uint8),
             _by_frame(columns.final_legal, 4),
-            ring.sequence_numbers.reshape(-1),
+            self.ring.sequence_numbers.reshape(-1),
         )
 
     def steps(self, shard: int, turn: int) -> Steps | None:

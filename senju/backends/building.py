@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from senju.backends.plan import Plan
+from senju.backends.plan import Plan, PolicyPlan
 from senju.collect.device_actor import DeviceProgram
 from senju.collect.device_columns import DeviceColumns, DeviceSlot
 from senju.collect.orders import Orders
@@ -84,7 +84,11 @@ def warm_up_plan(plan: Plan, game: Game, models: PlanModels) -> None:
 def new_rings(plan: Plan, game: Game, allocate: Allocate = np.zeros) -> tuple[Ring, ...]:
     """A ring for each policy."""
     view = policy_view(game, len(plan.policies))
-    shapes = [
+    return tuple(Ring(view, shape, allocate) for shape in _ring_shapes(plan))
+
+
+def _ring_shapes(plan: Plan) -> list[RingShape]:
+    return [
         RingShape(
             num_shards=plan.num_shards,
             num_steps=plan.rollout_steps,
@@ -93,10 +97,10 @@ def new_rings(plan: Plan, game: Game, allocate: Allocate = np.zeros) -> tuple[Ri
             ahead=plan.max_lag,
             keeps_final=policy.keeps_final,
             transient=policy.transient_turns,
+            keeps_uploaded=not _only_on_device(plan, policy),
         )
         for policy in plan.policies
     ]
-    return tuple(Ring(view, shape, allocate) for shape in shapes)
 
 
 def new_program(plan: Plan) -> DeviceProgram | None:
@@ -127,6 +131,26 @@ def device_slots(rings: Sequence[Ring], shard: int, turn: int) -> list[DeviceSlo
     """The rollout's slots on the device; empty if not all rings are there."""
     kept = [ring.on_device for ring in rings]
     return [each.slot(shard, turn) for each in kept if each is not None] if all(kept) else []
+
+
+def placed(plan: Plan, game: Game) -> Plan:
+    """The plan; the host keeps the observations if the device has no room for the newest."""
+    evaluation = plan.evaluation
+    if evaluation is None or not evaluation.frees_host:
+        return plan
+    view = policy_view(game, len(plan.policies))
+    needed = sum(
+        DeviceColumns.bytes_per_turn(view, shape) * (shape.ahead + shape.transient)
+        for shape in _ring_shapes(plan)
+    )
+    has_room = needed <= free_memory(torch.device(evaluation.device)) // 2
+    return plan.model_copy(update={"evaluation": evaluation._replace(frees_host=has_room)})
+
+
+def _only_on_device(plan: Plan, policy: PolicyPlan) -> bool:
+    """Whether observations stay on the device alone: they are learned from once, and never saved."""
+    is_freed = plan.evaluation is not None and plan.evaluation.frees_host
+    return is_freed and policy.kept_turns == 1 and not policy.keeps_final
 
 
 def new_rollout_player(

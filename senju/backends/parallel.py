@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from senju.backends.backend import Backend, BackendStatus
-from senju.backends.building import importable_plan, new_models, new_shard, warm_up_plan, with_modules
+from senju.backends.building import importable_plan, new_models, new_shard, placed, warm_up_plan, with_modules
 from senju.backends.options import WorkerOptions
 from senju.backends.plan import Plan
 from senju.backends.reproduction import FAILED_SHARDS, Reproduction
@@ -70,8 +70,8 @@ class ParallelBackend(Backend):
     def start(self, plan: Plan) -> None:
         """Lay out the memory, start the workers, and wait until they are ready."""
         refuse_unguarded()
-        self._plan = plan
         try:
+            self._plan = plan = placed(plan, make_game(**plan.game))
             self._lay_out(plan)
             wanted = self.config.num_workers or min(available_cores(), plan.num_shards)
             self.team.start(self.team.affordable(wanted))

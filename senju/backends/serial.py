@@ -7,7 +7,7 @@ from collections.abc import Collection
 from time import monotonic
 
 from senju.backends.backend import Backend, BackendStatus
-from senju.backends.building import device_slots, new_models, new_rollout_player, new_shard
+from senju.backends.building import device_slots, new_models, new_rollout_player, new_shard, placed
 from senju.backends.plan import Plan
 from senju.backends.schedule import RolloutTask
 from senju.collect.orders import NO_ORDERS, Orders
@@ -93,6 +93,7 @@ class Serial(Backend):
 
     def start(self, plan: Plan) -> None:
         game = make_game(**plan.game)
+        plan = placed(plan, game)
         game.warm_up()
         models = new_models(plan, game)
         self._lay_out_block(plan, game, models.sizes, plan.is_shared)

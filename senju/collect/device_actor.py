@@ -36,6 +36,7 @@ class DeviceEvaluation(NamedTuple):
     device: str = "cpu"
     precision: str = "float32"  # or bfloat16: of matrix products and convolutions
     kernels: Kernels = "eager"  # torch's own, compiled ones that repeat their bits, or the fastest
+    frees_host: bool = False  # whether only the device keeps what was uploaded, if nothing else needs it
 
 
 class Results(NamedTuple):

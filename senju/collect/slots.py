@@ -56,6 +56,7 @@ class Slot(NamedTuple):
         return Outcomes(self.rewards[time], self.terminated[time], self.truncated[time])
 
 
+UPLOADED = ("observation", "legal")  # columns that a device may keep instead of the host
 TRANSIENT = ("log_probs", "values", "bootstrap", "seated")  # columns that only the newest turns keep
 
 
@@ -101,6 +102,7 @@ class RingShape:
     ahead: int = 0
     keeps_final: bool = False
     transient: int = 1  # turns of which the `TRANSIENT` columns are kept as well
+    keeps_uploaded: bool = True  # False: the host has the `UPLOADED` columns of the current step alone
 
     @property
     def depth(self) -> int:
@@ -148,12 +150,17 @@ class Ring:
             "seated": ((*steps, game.num_seats), np.int32),
         }
         depths = dict.fromkeys(sizes, shape.depth) | dict.fromkeys(TRANSIENT, shape.ahead + shape.transient)
-        self.columns = Slot(
-            **{
-                name: allocate((shape.num_shards, depths[name], *size), dtype)
-                for name, (size, dtype) in sizes.items()
-            }
-        )
+        columns = {
+            name: allocate((shape.num_shards, depths[name], *size), dtype)
+            for name, (size, dtype) in sizes.items()
+            if shape.keeps_uploaded or name not in UPLOADED
+        }
+        if not shape.keeps_uploaded:
+            for name in UPLOADED:
+                size, dtype = sizes[name]
+                step = allocate((shape.num_shards, 1, 1, *size[1:]), dtype)
+                columns[name] = _repeated(step, (shape.num_shards, depths[name], *size))
+        self.columns = Slot(**columns)
         self.sequence_numbers: NDArray[np.int64] = allocate((shape.num_shards, shape.depth), np.int64)
 
     def slot(self, shard: int, turn: int) -> Slot:
@@ -194,6 +201,12 @@ class Ring:
     def complete_turns(self, shard: int) -> list[int]:
         """The complete turns, oldest first."""
         return sorted(turn for turn in self.finished_turns[shard].tolist() if turn >= 0)
+
+
+def _repeated(step: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """A column in which all turns and steps of a shard share the memory of one step."""
+    strides = (step.strides[0], 0, 0, *step.strides[3:])
+    return np.lib.stride_tricks.as_strided(step, shape, strides)
 
 
 @inlined

@@ -210,7 +210,7 @@ class RunConfig(Part):
         """How the device evaluates while games are played; None if the workers do it."""
         if self.collect.evaluate_on == "workers":
             return None
-        return DeviceEvaluation(self.device, self.collect.precision, self.kernels)
+        return DeviceEvaluation(self.device, self.collect.precision, self.kernels, frees_host=True)
 
     @model_validator(mode="after")
     def _parts_fit_each_other(self) -> "RunConfig":
