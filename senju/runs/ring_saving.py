@@ -124,6 +124,8 @@ class RingSaver:
             for column, target in targets.items():
                 target[:] = saved[column]
             self._ring.complete(index, turn)
+            if self._ring.on_device is not None:
+                self._ring.on_device.upload(index, turn, self._ring.slot(index, turn))
 
     def _targets(
         self, shard: int, turn: int, saved: dict[str, NDArray[Any]], name: str
