@@ -52,6 +52,11 @@ def compiled_for(kernels: Kernels, function: F) -> F:
     return cast(F, torch.compile(own, dynamic=False, mode=mode))
 
 
+def shortened(error: object) -> str:
+    """The first line of an error, for a message."""
+    return str(error).strip().partition("\n")[0][:300]
+
+
 def free_memory(device: torch.device) -> int:
     """Bytes that are free on a device."""
     return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else memory_available()

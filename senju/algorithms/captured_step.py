@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from senju.algorithms.networks import Loss
-from senju.cuda import Kernels, apply_kernels, capture_lock
+from senju.cuda import Kernels, apply_kernels, capture_lock, shortened
 from senju.errors import SenjuError
 
 logger = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ class CapturedSteps:
             self._is_warned = True
             logger.warning(
                 "a gradient step cannot be compiled and captured (%s); it runs %s, which is slower",
-                str(reason).strip().partition("\n")[0][:300],
+                shortened(reason),
                 instead,
             )
 

@@ -6,6 +6,7 @@ threads step their games.
 """
 
 import copy
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from torch.func import functional_call
 from senju.collect.device_choice import Choice, Decisions, epsilon_greedy, sampled
 from senju.collect.device_columns import DeviceSlot
 from senju.collect.exploration import Acting, explore_rows, sample_rows
-from senju.cuda import Kernels, apply_kernels, capture_lock, capturing, compiled_for
+from senju.cuda import Kernels, apply_kernels, capture_lock, capturing, compiled_for, shortened
 from senju.games.game import Game, Observations, SeatView
 from senju.games.rows import CLOCK
 from senju.kernels import legal_words
@@ -26,6 +27,8 @@ from senju.machine import math_threads
 from senju.models.mlp import Mlp
 from senju.models.model import Model
 from senju.models.stacked import ModelStack
+
+logger = logging.getLogger(__name__)
 
 _WARM_UPS = 3  # calls before a capture: the first ones compile and allocate
 
@@ -76,16 +79,28 @@ class DeviceProgram:
         form = [(name, tuple(t.shape), t.dtype) for name, t in first.state_dict().items()]
         key = (type(first), repr(form), len(models), acting, view.observation_shape)
         with capture_lock:
-            if key not in self._steps or not self.is_cuda:
-                network = _stacked(models) if len(models) > 1 else _single(first, self.device)
-                choose = _host_choice if not self.is_cuda else _device_choice
-                step = _new_step(network, choose, acting, self.device.type, self.precision == "bfloat16")
-                is_stacked_by_vmap = (
-                    len(models) > 1 and type(first) is not Mlp
-                )  # its layouts cannot be compiled
-                kernels = self.kernels if self.is_cuda and not is_stacked_by_vmap else "eager"
-                self._steps[key] = compiled_for(kernels, step)
+            if not self.is_cuda:
+                return self.own_step(models, acting)
+            if key not in self._steps:
+                has_odd_layouts = len(models) > 1 and type(first) is not Mlp  # `vmap` stacks them
+                kernels = "eager" if has_odd_layouts else self.kernels
+                self._steps[key] = compiled_for(kernels, self.own_step(models, acting))
             return self._steps[key]
+
+    def own_step(self, models: Sequence[Model], acting: Acting) -> Step:
+        """The function of one step, not compiled, for one thread alone."""
+        network = _stacked(models) if len(models) > 1 else _single(models[0], self.device)
+        choose = _device_choice if self.is_cuda else _host_choice
+        return _new_step(network, choose, acting, self.device.type, self.precision == "bfloat16")
+
+    def give_up_compiling(self, error: Exception) -> None:
+        """Go on with torch's own kernels, in all threads."""
+        self.kernels = "eager"
+        self._steps.clear()
+        logger.warning(
+            "the network cannot be compiled for the GPU (%s); torch's own kernels are used, which are slower",
+            shortened(error),
+        )
 
 
 Network = Callable[[dict[str, Tensor], Tensor], tuple[Tensor, Tensor]]
@@ -205,7 +220,7 @@ class DeviceActor:
             with torch.cuda.device(self.device):
                 self._stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # of torch
                 self._done: Any = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # of torch
-                self._capture()
+                self._prepare(program, acting, view)
 
     def _lay_out(self, view: Game | SeatView, streams: Sequence[int], num_rows: int) -> None:
         """Arrays with fixed addresses, on the device and in pinned memory of the host."""
@@ -267,6 +282,29 @@ class DeviceActor:
             self._epsilons,
         )
 
+    def _prepare(self, program: DeviceProgram, acting: Acting, view: Game | SeatView) -> None:
+        """Compile and capture the step; where that is impossible, go on without the compiler or the graph."""
+        with capture_lock:
+            if program.kernels != "eager":
+                try:
+                    self._capture()
+                    return
+                except torch.OutOfMemoryError:
+                    raise
+                except (RuntimeError, OSError) as error:  # of the compiler, or of what it calls
+                    program.give_up_compiling(error)
+                    self._step = program.step_of(self.models, acting, view)
+            try:
+                self._capture()
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                self._step = program.own_step(self.models, acting)
+                logger.warning(
+                    "the network cannot be captured as a CUDA graph (%s); it is slower without",
+                    shortened(error),
+                )
+
     @torch.no_grad()
     def _capture(self) -> None:
         """Compile and record the step; seats of -1 make every choice valid meanwhile."""
@@ -276,9 +314,10 @@ class DeviceActor:
                 for _ in range(_WARM_UPS):
                     self._run()
             self._stream.synchronize()
-            self._graph = torch.cuda.CUDAGraph()
-            with capturing(self._graph, self._stream):
+            graph = torch.cuda.CUDAGraph()
+            with capturing(graph, self._stream):
                 self._packed = self._run()
+            self._graph = graph
 
     def _on_stream(self) -> Any:
         return torch.cuda.stream(self._stream) if self._is_cuda else torch.no_grad()
@@ -323,13 +362,14 @@ class DeviceActor:
 
     def _launch(self) -> None:
         """Evaluate and choose, and download the results."""
-        if self._graph is None:
+        if self._graph is not None:
+            self._graph.replay()
+            self._out.copy_(self._packed, non_blocking=True)
+        else:
             with torch.no_grad():
-                self._out.copy_(self._run())
-            return
-        self._graph.replay()
-        self._out.copy_(self._packed, non_blocking=True)
-        self._done.record(self._stream)
+                self._out.copy_(self._run(), non_blocking=True)
+        if self._is_cuda:
+            self._done.record(self._stream)
 
     def replay(self) -> None:
         """Evaluate and choose again for what was uploaded last, without waiting: a GPU's work alone."""
