@@ -126,7 +126,7 @@ def _declarations(checker: _Checker) -> None:
         expect(hasattr(game, attribute), f"{attribute} is not declared")
     seats, shape = game.num_seats, game.observation_shape
     expect(isinstance(game.name, str) and game.name, "name must not be empty")
-    expect(1 <= seats <= 127, f"num_seats={seats}: expected 1 to 127")
+    expect(1 <= seats <= 128, f"num_seats={seats}: expected 1 to 128")
     expect(game.num_acting in (1, seats), f"num_acting={game.num_acting}: expected 1 or num_seats={seats}")
     expect(game.num_actions >= 2, f"num_actions={game.num_actions}: expected at least 2")
     is_shape = isinstance(shape, tuple) and shape and all(isinstance(n, int) and n > 0 for n in shape)

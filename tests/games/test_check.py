@@ -53,8 +53,8 @@ def inner_padding() -> np.dtype[np.void]:
     ("attribute", "value", "message"),
     [
         ("name", "", "name"),
-        ("num_seats", 0, "num_seats=0.*1 to 127"),
-        ("num_seats", 128, "num_seats=128.*1 to 127"),
+        ("num_seats", 0, "num_seats=0.*1 to 128"),
+        ("num_seats", 129, "num_seats=129.*1 to 128"),
         ("num_acting", 3, "num_acting=3.*1 or num_seats=2"),
         ("num_actions", 1, "num_actions=1"),
         ("observation_shape", 18, "observation_shape=18"),

@@ -42,7 +42,7 @@ def sample_of(rig: Rig) -> Sample:
 def test_many_agents_hold_no_more_memory_and_descriptors_after_a_while(learners: str) -> None:
     keep_freed_memory()
     settings: Settings = {
-        "game": {"num_agents": NUM_AGENTS},
+        "game": {"num_agents": NUM_AGENTS, "width": 24, "height": 24},
         "model": {"name": "mlp", "hidden": [32]},
         "algorithm": {"name": "ppo", "minibatch_size": 64, "epochs": 1},
         "collect": {"seating": "independent", "num_games": 8, "games_per_shard": 4, "rollout_steps": 16},

@@ -12,7 +12,7 @@ from senju.errors import ConfigError
 from senju.games.gridworld.rules import NOTHING, NOTHING_LETTER, WorldRules
 
 LARGEST_SIDE = 255  # cells; positions are bytes
-MOST_AGENTS = 127  # seats are signed bytes
+MOST_AGENTS = 128  # seats are signed bytes, from 0
 VIEW_RADIUS = "Cells seen to each side; null shows the whole map."  # description of the setting
 MOST_KINDS = 200  # with beams; a cell is a byte, and a GIF has 256 colours, agents included
 # planes of agents, in their order

@@ -48,8 +48,8 @@ def test_what_is_written_is_read_back(name: str) -> None:
 
 
 def test_many_agents_have_symbols_of_their_own() -> None:
-    game = world("treasure_hunt", num_agents=127, spawn_probability=0.5)
-    assert len(set(game.names.symbols)) == 127
+    game = world("treasure_hunt", num_agents=128, spawn_probability=0.5)
+    assert len(set(game.names.symbols)) == 128
     assert not set(game.names.symbols) & set(game.names.letters)
     state = game.new_games(1)[0]
     assert game.parse(game.board_text(state), key=int(state["key"]))[0].tobytes() == state.tobytes()
