@@ -7,11 +7,13 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple, Protocol
 
 from senju.algorithms.learner_group import LearnerGroup
+from senju.collect.actor import Actor
+from senju.collect.device_actor import DeviceProgram
 from senju.evaluation.episodes import EpisodesResult, play_episodes
 from senju.evaluation.matches import MatchResult, play_match
 from senju.evaluation.opponents import make_players
 from senju.evaluation.plot import rewards_svg, strength_svg
-from senju.opponents.players import Player
+from senju.opponents.players import NewActor, Player, on_device
 from senju.runs.interrupt import StopRequest
 from senju.runs.metrics import MetricsWriter
 from senju.runs.run import Run
@@ -75,6 +77,7 @@ class MatchEvaluator(Evaluator):
     """Plays the opponents that the run's settings name."""
 
     word = "match"
+    _new_actor: NewActor  # the agent is evaluated where its games are
 
     def prepare(self) -> None:
         """Make all opponents once: an opponent's run that trains meanwhile stays the same opponent."""
@@ -82,6 +85,8 @@ class MatchEvaluator(Evaluator):
         names = list(dict.fromkeys((*settings.opponents, *settings.final_opponents)))
         players = make_players(self.run.game, names)
         self._players: dict[str, Player] = dict(zip(names, players, strict=True))
+        device = self.config.evaluation_on_device
+        self._new_actor = Actor if device is None else on_device(DeviceProgram(device))
 
     def is_due(self, update: int) -> bool:
         return bool(self._opponents_due(update))
@@ -98,7 +103,7 @@ class MatchEvaluator(Evaluator):
     def measure(self, evaluation: Evaluation) -> None:
         learner, update, steps, writer, stop, listener = evaluation
         [agent] = self.run.agents_of([learner.runner.weights(0)], update)
-        player = agent.player()
+        player = agent.player(new_actor=self._new_actor)
         for name in self._opponents_due(update):
             if stop.is_set:
                 break

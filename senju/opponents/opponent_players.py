@@ -15,7 +15,6 @@ from pydantic.dataclasses import dataclass
 
 from senju.collect.actor import Actor
 from senju.collect.device_actor import DeviceProgram
-from senju.collect.device_network import DeviceNetwork
 from senju.collect.exploration import BY_POLICY, Acting
 from senju.collect.orders import NO_ORDERS, Orders
 from senju.collect.policy import Policy
@@ -28,7 +27,7 @@ from senju.models.model import Model
 from senju.models.weights import WeightBlock, Weights
 from senju.opponents.batches import Batches
 from senju.opponents.functions import described_player
-from senju.opponents.players import AgentPlayer, NewActor, Player
+from senju.opponents.players import AgentPlayer, NewActor, Player, on_device
 
 OPPONENT, ACTIVE = int(Stream.OPPONENT), int(Stream.ACTIVE_OPPONENTS)
 
@@ -131,9 +130,8 @@ class OpponentPlayers(Opponents):
         num_rows: int = 1,
         program: DeviceProgram | None = None,
     ) -> None:
-        self._new_actor: NewActor = Actor
-        if program is not None:  # one for all rows, so that it never grows
-            self._new_actor = lambda view, model, _: DeviceNetwork(program, view, model, num_rows)
+        # on a device one for all rows, so that it never grows
+        self._new_actor = Actor if program is None else on_device(program, num_rows)
         self.game, self.settings = game, settings
         self._policies, self._weights_at = policies, weights_at
         sizes = [WeightBlock(policy.model).num_bytes for policy in policies]

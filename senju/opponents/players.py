@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.collect.actor import Actor
+from senju.collect.device_actor import DeviceProgram
 from senju.collect.device_network import DeviceNetwork
 from senju.collect.exploration import BY_POLICY, Acting, best_actions, epsilon_greedy_actions, sample_actions
 from senju.errors import ConfigError
@@ -52,6 +53,11 @@ class RandomPlayer(Player):
 
 
 NewActor = Callable[[Game | SeatView, Model, int], Actor | DeviceNetwork]  # for so many rows
+
+
+def on_device(program: DeviceProgram, num_rows: int = 0) -> NewActor:
+    """Makes actors that evaluate on a device, for at least so many rows."""
+    return lambda view, model, rows: DeviceNetwork(program, view, model, max(rows, num_rows))
 
 
 class AgentPlayer(Player):

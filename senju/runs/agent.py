@@ -15,7 +15,7 @@ from senju.errors import ConfigError, ModelError, NoLegalActionError
 from senju.games.game import Game, States
 from senju.kernels import unpack_legal
 from senju.models import Model
-from senju.opponents.players import AgentPlayer
+from senju.opponents.players import AgentPlayer, NewActor
 
 AnyDtype = TypeVar("AnyDtype", np.float64, np.float32)
 _HUGE = 1e300  # instead of infinity: the difference of two infinities is NaN
@@ -104,14 +104,14 @@ class Agent:
             for name, tensor in own.items():
                 tensor.copy_(torch.tensor(np.asarray(weights[name])))
 
-    def player(self, temperature: float = 0.0) -> AgentPlayer:
+    def player(self, temperature: float = 0.0, new_actor: NewActor = Actor) -> AgentPlayer:
         """The agent as a player in matches."""
         if not isinstance(temperature, Real) or not 0 <= temperature <= 1e6:
             raise ConfigError(f"temperature={shown(temperature)}: expected a number from 0 to 1e6")
         if temperature and self.acting.by == "action_values":
             why = f"{self.name} learned action values, and no policy to draw from"
             raise ConfigError(f"temperature={temperature:g}: {why}")
-        return AgentPlayer(self.game, self.model, self.name, temperature, self.acting)
+        return AgentPlayer(self.game, self.model, self.name, temperature, self.acting, new_actor=new_actor)
 
     def policy(self) -> Model:
         """The network, for a tree search, which needs a policy and values of positions."""
