@@ -40,6 +40,7 @@ class Setting(NamedTuple):
     mode: str  # sync or async
     splits_rollouts: bool = False  # whether several workers may share the last rollouts of a turn
     is_replaying: bool = False  # whether the learner itself sets how much it learns from each decision
+    is_on_device: bool = False  # whether the learner's device also evaluates while games are played
 
     @property
     def useful_workers(self) -> int:
@@ -135,6 +136,8 @@ def _advice(group: str, stages: Mapping[str, float], shares: Mapping[str, float]
     is_sync = setting.mode == "sync" or setting.backend == "serial"
     is_worthwhile = min(collecting, shares.get(LEARNING, 0.0)) >= WORTHWHILE
     could_overlap = is_sync and setting.device != "cpu" and is_worthwhile
+    if setting.is_on_device and group in (COLLECTING, WAITING, LEARNING):
+        return _advice_on_device(group, slowest, setting)
     if group in (COLLECTING, WAITING):
         return _advice_on_collecting(setting, waiting > MUCH_IDLE * collecting, could_overlap, slowest)
     if group == LEARNING:
@@ -146,6 +149,18 @@ def _advice(group: str, stages: Mapping[str, float], shares: Mapping[str, float]
     if group == SAVING:
         return "longer rollouts (a larger collect.rollout_steps) would publish and write metrics less often"
     return "a run starts only once, so its share falls in a longer run" if group == STARTING else ""
+
+
+def _advice_on_device(group: str, slowest: str, setting: Setting) -> str:
+    """Advice for a device that evaluates and learns: the two never overlap with gain, since it does both."""
+    where = "the GPU" if setting.device != "cpu" else "the device"
+    if group == LEARNING:
+        return f"{where} learns: a smaller network, fewer epochs or larger minibatches would help"
+    if slowest == "evaluate":
+        return f"{where} evaluates: a smaller network would help"
+    if setting.needs_workers:
+        return f"stepping the games is the limit: --workers {setting.useful_workers} would help"
+    return "stepping the games is the limit: a faster game or more cores would help"
 
 
 def _advice_on_collecting(setting: Setting, is_much_idle: bool, could_overlap: bool, slowest: str) -> str:

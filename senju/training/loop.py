@@ -138,6 +138,7 @@ class Loop:
             device=self.config.device,
             mode=self.config.collect.mode,
             splits_rollouts=self.plan.num_parts > 1,
+            is_on_device=self.plan.evaluation is not None,
             is_replaying=any(demands_of(each.algorithm).is_replaying for each in self.learner.settings),
         )
 

@@ -176,6 +176,33 @@ ADVISED = {
             "collecting 20 %",
         ),
     ),
+    "a GPU that evaluates and learns, learning": Advised(
+        LEARNING,
+        setting(device="cuda", is_on_device=True),
+        (
+            "learning-bound 80 % (backward 80 %)",
+            "GPU learns",
+            "smaller network",
+            "fewer epochs",
+            "larger minibatches",
+            "collecting 20 %",
+        ),
+    ),
+    "a GPU that evaluates and learns, evaluating": Advised(
+        COLLECTING,
+        setting(device="cuda", is_on_device=True),
+        ("collecting-bound 76 % (evaluate 71 %)", "GPU evaluates", "smaller network", "learning 24 %"),
+    ),
+    "a GPU that waits for games": Advised(
+        {"step": 60.0, "evaluate": 20.0, "backward": 20.0},
+        setting(device="cuda", is_on_device=True),
+        ("collecting-bound 80 % (step 60 %)", "stepping", "limit", "more cores", "learning 20 %"),
+    ),
+    "a GPU that waits for too few threads": Advised(
+        {"step": 60.0, "evaluate": 20.0, "backward": 20.0},
+        setting(device="cuda", num_workers=2, is_on_device=True),
+        ("collecting-bound 80 % (step 60 %)", "stepping", "limit", "--workers 8", "learning 20 %"),
+    ),
     "matches": Advised(
         {"match": 3.0, "step": 1.0},
         setting(),
@@ -246,7 +273,7 @@ def test_every_advice_has_its_case() -> None:
     functions = [f for name, f in vars(stages_module).items() if name.startswith("_advice")]
     num_returns = sum(inspect.getsource(function).count("return ") for function in functions)
     advice = {explain(case.stages, setting=case.setting).split("): ")[-1] for case in ADVISED.values()}
-    assert len(advice) == len(ADVISED) == num_returns - 2  # two of them call the other functions
+    assert len(advice) == len(ADVISED) == num_returns - 3  # three of them call the other functions
 
 
 def test_advice_names_settings_that_exist() -> None:
