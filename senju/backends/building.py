@@ -17,6 +17,7 @@ from senju.collect.policy import Policy
 from senju.collect.rollout import RolloutPlayer, policy_view, warm_up
 from senju.collect.shard import Shard
 from senju.collect.slots import Allocate, Ring, RingShape, new_slot
+from senju.collect.step_actor import StepProgram
 from senju.cuda import free_memory
 from senju.games import GAMES, make_game
 from senju.games.game import Game
@@ -129,19 +130,24 @@ def device_slots(rings: Sequence[Ring], shard: int, turn: int) -> list[DeviceSlo
     return [each.slot(shard, turn) for each in kept if each is not None] if all(kept) else []
 
 
+def acting_policies(plan: Plan, models: Sequence[Model]) -> list[Policy]:
+    """The plan's policies, with these networks."""
+    return [
+        Policy(model, policy.acting._replace(rungs=plan.num_shards))
+        for model, policy in zip(models, plan.policies, strict=True)
+    ]
+
+
 def new_rollout_player(
     plan: Plan,
     game: Game,
     models: PlanModels,
     clock: StageClock,
     weights_at: Callable[[int], Weights],
-    program: DeviceProgram | None = None,
+    program: StepProgram | None = None,
 ) -> RolloutPlayer:
     """A player for the plan's shards; `weights_at` gives the weights at an index of the orders."""
-    policies = [
-        Policy(model, policy.acting._replace(rungs=plan.num_shards))
-        for model, policy in zip(models.policies, plan.policies, strict=True)
-    ]
+    policies = acting_policies(plan, models.policies)
     num_rows, opponents = plan.games_per_shard, None
     if plan.opponents is not None:
         opponents = OpponentPlayers(game, plan.opponents, policies, models.fixed, weights_at)

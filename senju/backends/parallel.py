@@ -13,6 +13,7 @@ from pydantic import Field
 
 from senju.backends.backend import Backend, BackendStatus
 from senju.backends.building import importable_plan, new_models, new_shard, warm_up_plan, with_modules
+from senju.backends.evaluation_service import EvaluationService
 from senju.backends.options import WorkerOptions
 from senju.backends.plan import Plan
 from senju.backends.reproduction import FAILED_SHARDS, Reproduction
@@ -24,7 +25,7 @@ from senju.collect.rollout import STAGES
 from senju.collect.shard import ShardState
 from senju.collect.slots import Rollout
 from senju.config import MOST_SECONDS, Part
-from senju.errors import ConfigError, RunFolderError, WorkerError
+from senju.errors import ConfigError, RunFolderError, SenjuError, WorkerError
 from senju.games import make_game
 from senju.machine import available_cores, resident_bytes
 from senju.models.weights import Weights
@@ -66,6 +67,7 @@ class ParallelBackend(Backend):
     name: ClassVar[str]
     shares_memory: ClassVar[bool] = False  # whether the block must be visible to other processes
     team: Team
+    _service: EvaluationService | None = None  # if it evaluates for worker processes
 
     def start(self, plan: Plan) -> None:
         """Lay out the memory, start the workers, and wait until they are ready."""
@@ -100,7 +102,13 @@ class ParallelBackend(Backend):
         self._schedule = TurnSchedule(plan.num_shards, self._block.depth, plan.num_parts)
         files = [] if self.shared_memory is None else [self.shared_memory]
         set_aside = weakly(self._set_aside)
-        role = RolloutRole(plan, models, self._block, set_aside, files, plan.sockets, self._program)
+        if self._program is not None and self.shares_memory:
+            self._service = EvaluationService(
+                plan, game, models.policies, self._block, self._program, weakly(self._fail)
+            )
+        role = RolloutRole(
+            plan, models, self._block, set_aside, files, plan.sockets, self._program, self._service
+        )
         limits = Limits(
             config.worker_timeout, config.start_timeout, config.shard_attempts, config.reset_interval
         )
@@ -210,10 +218,15 @@ class ParallelBackend(Backend):
             self._dropped.detach()
         if hasattr(self, "team"):
             self.team.close()
+        if self._service is not None:
+            self._service.close()
         self._release_device()
         memory, self.shared_memory = self.shared_memory, None
         if memory is not None:  # another thread may be closing too
             os.close(memory)
+
+    def _fail(self, error: SenjuError) -> None:
+        self.team.fail(error)
 
     def _set_aside(self, task: RolloutTask, cause: str, attempts: int) -> str:
         """Save what is needed to play a failing rollout alone; decide whether to go on without it."""

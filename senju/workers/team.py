@@ -113,6 +113,12 @@ class Team(TeamThread, TeamControl):
         self.require_running()
         return condition()
 
+    def fail(self, error: SenjuError) -> None:
+        """Let `wait_for` raise this error; may be called from any thread."""
+        with self.changed:
+            self._journal.fail(error)
+            self.changed.notify_all()
+
     @property
     def has_failed(self) -> bool:
         """Whether `wait_for` would raise."""
