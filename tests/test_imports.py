@@ -163,6 +163,7 @@ FOUNDATION: dict[str, tuple[str, ...]] = {
     "timing": (),
     "events": (),
     "machine": (),
+    "cuda": ("machine",),
     "memory": (),
     "kernel_fingerprint": (),
     "kernel_cache": ("kernel_fingerprint",),

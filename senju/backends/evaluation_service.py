@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from itertools import count
+from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,9 +32,9 @@ from senju.errors import SenjuError
 from senju.games.game import Game
 from senju.models.model import Model
 from senju.models.weights import WeightBlock
-from senju.workers.channel import WorkerFailure, failed
 from senju.workers.shared_memory import map_shared, open_anonymous
 
+_END_SECONDS = 10.0  # for the threads to serve their last requests
 _OUT_OF_MEMORY = "the device has too little free memory; use fewer workers, or a smaller games_per_shard"
 
 
@@ -220,9 +221,9 @@ class EvaluationService:
         models: Sequence[Model],
         block: RolloutBlock,
         program: DeviceProgram,
-        fail: Callable[[SenjuError], object],
+        fail: Callable[[BaseException, str], object],
     ) -> None:
-        """`fail` is called with an error that ends the training; it must not refer to the backend."""
+        """`fail` gets an error that ends the training, and where it was; it must not refer to the backend."""
         self.block, self.program, self.attempts = block, program, _Attempts()
         self._plan, self._game, self._models, self._fail = plan, game, models, fail
         self._networks: dict[int, Networks] = {}  # by worker index
@@ -284,17 +285,25 @@ class EvaluationService:
                 del self._sessions[session.index]
 
     def _report(self, index: int, error: BaseException) -> None:
-        failure = WorkerFailure(*failed(error).values)
+        where = f"evaluating on {self.program.device} for worker {index}"
         if isinstance(error, torch.cuda.OutOfMemoryError):
-            failure = failure._replace(text=f"{_OUT_OF_MEMORY}: {failure.text}")
+            where = f"{where}: {_OUT_OF_MEMORY}"
         with contextlib.suppress(SenjuError):  # the backend was dropped
-            self._fail(failure.as_error(f"evaluating on {self.program.device} for worker {index}"))
+            self._fail(error, where)
 
-    def close(self) -> None:
-        """End all threads, once they have served their requests; may be called twice."""
-        for session in list(self._sessions.values()):
+    def close(self) -> bool:
+        """End all threads, and return whether they have ended; may be called twice.
+
+        A thread ends when it has served its request, so one whose network hangs does not end.
+        """
+        with self._lock:
+            sessions = list(self._sessions.values())
+        for session in sessions:
             session.line.hang_up()
+        deadline = monotonic() + _END_SECONDS
         for thread in self._threads:
-            thread.join()
-        self._sessions.clear()
-        self._networks.clear()
+            thread.join(max(deadline - monotonic(), 0.0))
+        if any(thread.is_alive() for thread in self._threads):
+            return False
+        self._networks.clear()  # and with them what they hold on the device
+        return True

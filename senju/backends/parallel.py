@@ -1,6 +1,7 @@
 """The parallel backends: rollouts in one block of memory, a schedule, and a team of threads or processes."""
 
 import contextlib
+import logging
 import os
 import weakref
 from abc import abstractmethod
@@ -25,7 +26,7 @@ from senju.collect.rollout import STAGES
 from senju.collect.shard import ShardState
 from senju.collect.slots import Rollout
 from senju.config import MOST_SECONDS, Part
-from senju.errors import ConfigError, RunFolderError, SenjuError, WorkerError
+from senju.errors import ConfigError, RunFolderError, WorkerError
 from senju.games import make_game
 from senju.machine import available_cores, resident_bytes
 from senju.models.weights import Weights
@@ -34,6 +35,8 @@ from senju.workers.role import Executor, Limits, Report
 from senju.workers.script import refuse_unguarded
 from senju.workers.team import Team, weakly
 from senju.workers.thread import ThreadExecutor
+
+logger = logging.getLogger(__name__)
 
 
 class ParallelBackendConfig(WorkerOptions):
@@ -218,15 +221,16 @@ class ParallelBackend(Backend):
             self._dropped.detach()
         if hasattr(self, "team"):
             self.team.close()
-        if self._service is not None:
-            self._service.close()
-        self._release_device()
+        if self._service is None or self._service.close():
+            self._release_device()
+        else:
+            logger.warning("a network did not finish evaluating; its device memory stays in use")
         memory, self.shared_memory = self.shared_memory, None
         if memory is not None:  # another thread may be closing too
             os.close(memory)
 
-    def _fail(self, error: SenjuError) -> None:
-        self.team.fail(error)
+    def _fail(self, error: BaseException, where: str) -> None:
+        self.team.fail(error, where)
 
     def _set_aside(self, task: RolloutTask, cause: str, attempts: int) -> str:
         """Save what is needed to play a failing rollout alone; decide whether to go on without it."""

@@ -58,21 +58,27 @@ class DeviceProgram(StepProgram):
         return self.device.type == "cuda"
 
     def step_of(self, models: Sequence[Model], acting: Acting, view: Game | SeatView) -> Step:
-        """The function of one step for such models: the same one for every thread."""
+        """The function of one step for such models: on a GPU, where graphs replay it, the same one for all.
+
+        A network that is called with other weights holds them meanwhile, so no two threads may call it.
+        """
+        if not self.is_cuda:
+            return self._new_step(models, acting)
         first = models[0]
         form = [(name, tuple(t.shape), t.dtype) for name, t in first.state_dict().items()]
         key = (type(first), repr(form), len(models), acting, view.observation_shape)
         with capture_lock:
             if key not in self._steps:
-                network = _stacked(models) if len(models) > 1 else _single(first, self.device)
-                choose = _host_choice if not self.is_cuda else _device_choice
-                step = _new_step(network, choose, acting, self.device.type, self.precision == "bfloat16")
-                is_stacked_by_vmap = (
-                    len(models) > 1 and type(first) is not Mlp
-                )  # its layouts cannot be compiled
-                kernels = self.kernels if self.is_cuda and not is_stacked_by_vmap else "eager"
-                self._steps[key] = compiled_for(kernels, step)
+                # layouts of networks that `vmap` stacks cannot be compiled
+                is_stacked_by_vmap = len(models) > 1 and type(first) is not Mlp
+                kernels = "eager" if is_stacked_by_vmap else self.kernels
+                self._steps[key] = compiled_for(kernels, self._new_step(models, acting))
             return self._steps[key]
+
+    def _new_step(self, models: Sequence[Model], acting: Acting) -> Step:
+        network = _stacked(models) if len(models) > 1 else _single(models[0], self.device)
+        choose = _device_choice if self.is_cuda else _host_choice
+        return _new_step(network, choose, acting, self.device.type, self.precision == "bfloat16")
 
     def new_actor(
         self,
