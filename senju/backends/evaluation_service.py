@@ -125,14 +125,6 @@ class _Session:
         self._service, self._exchange = service, exchange
         self._networks = service.networks_of(index)
         self._task: Task | None = None
-        self._answers: dict[Request, Callable[..., Sequence[Any]]] = {
-            Request.READY: lambda: (),
-            Request.BEGIN: self._begin,
-            Request.ACT: self._act,
-            Request.EVALUATE: self._evaluate,
-            Request.LOGITS: self._logits,
-            Request.END: self._end,
-        }
 
     def serve(self) -> None:
         """Answer requests until the worker ends, or until another one has its index."""
@@ -154,7 +146,7 @@ class _Session:
         with self._networks.lock, torch.inference_mode():
             if not self._is_current():
                 return None
-            return self._answers[request](*values)
+            return _ANSWERS[request](self, *values)
 
     def _is_current(self) -> bool:
         attempts, task = self._service.attempts, self._task
@@ -174,6 +166,9 @@ class _Session:
                 if ring.on_device is not None:
                     ring.on_device.open(shard, turn)
             return (self._networks.take_weights(self._exchange),)
+
+    def _ready(self) -> Sequence[Any]:
+        return ()
 
     def _begin(self, group: int, seed: int, epsilons: list[float]) -> Sequence[Any]:
         self._networks.groups[group].actor.begin(np.uint64(seed), epsilons)
@@ -209,6 +204,16 @@ class _Session:
             if ring.on_device is not None:
                 ring.on_device.complete(task.shard, task.turn)
         return ()
+
+
+_ANSWERS: dict[Request, Callable[..., Sequence[Any]]] = {
+    Request.READY: _Session._ready,
+    Request.BEGIN: _Session._begin,
+    Request.ACT: _Session._act,
+    Request.EVALUATE: _Session._evaluate,
+    Request.LOGITS: _Session._logits,
+    Request.END: _Session._end,
+}
 
 
 class EvaluationService:

@@ -17,7 +17,7 @@ from senju.backends.reproduction import Reproduction
 from senju.collect.device_actor import DeviceEvaluation
 from senju.collect.exploration import Acting
 from senju.collect.orders import Orders
-from senju.errors import ModelError, WorkerError
+from senju.errors import ModelError
 from senju.games import make_game
 from senju.machine import math_threads
 from senju.models.weights import Weights
@@ -38,10 +38,8 @@ from tests.backends.common import (
     workers_of,
 )
 from tests.backends.pooled import PooledPlay, kept, pooled, pooled_oracle
-from tests.backends.test_nothing_left import nothing_is_left, open_files
 from tests.backends.trap_games import call_off, order, trap_plan, was_sprung
-from tests.backends.trap_models import network_was_sprung, order_network
-from tests.facts import assert_mentions
+from tests.backends.trap_models import network_was_sprung, order_network, trapped_plan
 
 pytestmark = pytest.mark.slow
 TURNS = 4
@@ -187,18 +185,12 @@ def test_pausing_resizing_and_resetting_change_no_byte(team: Backend, plan: Plan
     assert team.report().events == []
 
 
-def trapped(folder: Path, **changes: object) -> Plan:
-    """A plan whose network can go wrong in the process that evaluates."""
-    model = {"name": "tests.backends.trap_models:Trapped", "folder": str(folder)}
-    return changed(ON_HOST, model=model, num_shards=4, **changes)
-
-
 @pytest.mark.parametrize("goes_on_first", [False, True])
 def test_worker_that_is_killed_while_it_waits_for_a_reply_changes_no_byte(
     tmp_path: Path, goes_on_first: bool
 ) -> None:
     """Its replacement, or another worker, starts while the request is still being served, or after it."""
-    plan = trapped(tmp_path)
+    plan = trapped_plan(tmp_path)
     expected = oracle(plan, TURNS)
     with started(plan, "processes", num_workers=2) as backend:
         found = play(backend, plan, 2)
@@ -222,7 +214,7 @@ def test_worker_that_is_killed_while_it_waits_for_a_reply_changes_no_byte(
 
 
 def test_worker_that_waits_for_a_slow_device_does_not_count_as_hung(tmp_path: Path) -> None:
-    plan = trapped(tmp_path)
+    plan = trapped_plan(tmp_path)
     expected = oracle(plan, 2)
     with started(plan, "processes", num_workers=2, worker_timeout=0.5) as backend:
         order_network(plan, "wait")
@@ -232,24 +224,8 @@ def test_worker_that_waits_for_a_slow_device_does_not_count_as_hung(tmp_path: Pa
         assert backend.report().events == []
 
 
-def test_network_that_raises_ends_the_training_at_once_with_its_traceback(tmp_path: Path) -> None:
-    plan = trapped(tmp_path)
-    with nothing_is_left():
-        with started(plan, "processes", num_workers=2) as backend:
-            play(backend, plan, 1)
-            order_network(plan, "raise")
-            with pytest.raises(WorkerError) as caught:
-                backend.collect()
-            text = str(caught.value)
-            assert_mentions(text, "evaluating on cpu for worker", "RuntimeError: the trap is sprung")
-            assert_mentions(text, "trap_models.py")
-            with pytest.raises(WorkerError):
-                backend.collect()
-        del backend, caught
-
-
 def test_invalid_logits_are_the_error_that_serial_raises(tmp_path: Path) -> None:
-    plan = trapped(tmp_path)
+    plan = trapped_plan(tmp_path)
     texts = []
     for name, settings in (("serial", {}), ("processes", {"num_workers": 1})):
         with started(plan, name, **settings) as backend:
@@ -292,38 +268,6 @@ def test_one_thread_goes_on_where_no_worker_can_start(
         found += play(backend, plan, 3, first=1)
         assert [worker.pid for worker in workers_of(backend)] == [None]
     assert found == oracle(plan, 3)
-
-
-@pytest.mark.parametrize("is_closed", [True, False])
-def test_nothing_is_left_of_a_backend(tmp_path: Path, is_closed: bool) -> None:
-    """Also while a request is served, and if the backend is dropped."""
-    plan = trapped(tmp_path)
-    with nothing_is_left():
-        with started(plan, "processes", num_workers=2) as backend:
-            play(backend, plan, 1)
-            order_network(plan, "wait")
-            backend.collect(timeout=0.01)
-            wait_until(lambda: network_was_sprung(plan))
-            threading.Timer(0.1, (tmp_path / "go").touch).start()
-            if is_closed:
-                backend.close()
-            threads = [each for each in threading.enumerate() if "evaluation" in each.name]
-            assert bool(threads) is not is_closed
-        for thread in threads:
-            thread.join(60.0)
-        del backend
-
-
-def test_many_losses_leave_no_file_open() -> None:
-    with started(ON_HOST, "processes", num_workers=1) as backend:
-        backend.collect()
-        files = len(open_files())
-        for _ in range(2):
-            pid = pid_of(backend, 0)
-            os.kill(pid, signal.SIGKILL)
-            wait_until(lambda pid=pid: pid_of(backend, 0) != pid)  # type: ignore[misc]
-        backend.collect()
-        wait_until(lambda: len(open_files()) == files)
 
 
 def test_failing_shard_is_reproduced(tmp_path: Path) -> None:

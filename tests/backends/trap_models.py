@@ -3,15 +3,17 @@
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from senju.backends.backend import Plan
+from senju.collect.device_actor import DeviceEvaluation
 from senju.config import Part
 from senju.models.model import Model
-from tests.backends.common import model_of
+from tests.backends.common import PLAN, changed, model_of
 
 
 class TrappedConfig(Part):
@@ -45,11 +47,17 @@ class Trapped(Model):
 
     def _take_order(self, batch: int) -> str | None:
         orders = self._folder / "network-orders"
-        if not orders.exists() or batch == 1:  # as when workers warm up
+        if not orders.exists() or batch <= 2:  # as when a model is built, or warmed up
             return None
         found: str = json.loads(orders.read_text())
         orders.rename(self._folder / "network-sprung")
         return found
+
+
+def trapped_plan(folder: Path, **changes: Any) -> Plan:
+    """A plan whose network can go wrong in the process that evaluates."""
+    model = {"name": "tests.backends.trap_models:Trapped", "folder": str(folder)}
+    return changed(PLAN, model=model, evaluation=DeviceEvaluation(), num_shards=4, **changes)
 
 
 def order_network(plan: Plan, kind: str) -> None:
