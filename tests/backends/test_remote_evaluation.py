@@ -12,12 +12,13 @@ import torch
 
 from senju.backends.backend import Backend
 from senju.backends.building import new_models
+from senju.backends.evaluation_service import Networks
 from senju.backends.plan import Plan
 from senju.backends.reproduction import Reproduction
-from senju.collect.device_actor import DeviceEvaluation
+from senju.collect.device_actor import DeviceEvaluation, DeviceProgram
 from senju.collect.exploration import Acting
 from senju.collect.orders import Orders
-from senju.errors import ModelError
+from senju.errors import ModelError, WorkerError
 from senju.games import make_game
 from senju.machine import math_threads
 from senju.models.weights import Weights
@@ -40,6 +41,7 @@ from tests.backends.common import (
 from tests.backends.pooled import PooledPlay, kept, pooled, pooled_oracle
 from tests.backends.trap_games import call_off, order, trap_plan, was_sprung
 from tests.backends.trap_models import network_was_sprung, order_network, trapped_plan
+from tests.facts import assert_mentions
 
 pytestmark = pytest.mark.slow
 TURNS = 4
@@ -238,6 +240,16 @@ def test_invalid_logits_are_the_error_that_serial_raises(tmp_path: Path) -> None
     assert processes.startswith(serial.rstrip("."))
 
 
+def test_device_without_memory_is_an_error_that_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(networks: Networks, program: DeviceProgram) -> None:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Networks, "prepare", fail)
+    with pytest.raises(WorkerError) as caught, started(ON_HOST, "processes", num_workers=1):
+        pass
+    assert_mentions(str(caught.value), "evaluating on cpu for worker 0", "games_per_shard", "out of memory")
+
+
 def test_async_rollouts_are_played_with_the_version_that_they_name() -> None:
     plan = changed(ON_HOST, max_lag=2)
     game, (model,) = make_game(**plan.game), new_models(plan).policies
@@ -284,3 +296,50 @@ def test_failing_shard_is_reproduced(tmp_path: Path) -> None:
     harmed = reproduction.plan.model_copy(update={"game": plan.game | {"spared": 0}})
     with pytest.raises(RuntimeError, match="the trap is sprung"):
         Reproduction(**{**vars(reproduction), "plan": harmed}).play()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a CUDA device")
+def test_shard_of_another_device_is_played_on_a_core_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = changed(trap_plan(tmp_path), evaluation=DeviceEvaluation("cuda"))
+    with started(changed(plan, evaluation=None)) as serial:
+        state = serial.snapshot()[1]
+    weights = weights_at(plan, 0)
+    Reproduction(plan, 1, 0, Orders(), "it failed", state, weights).play()
+    assert_mentions(caplog.text, "cuda", "not available here")
+
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+ON_GPU = {
+    "eager": DeviceEvaluation("cuda", "float32", "eager"),
+    "repeatable": DeviceEvaluation("cuda", "bfloat16", "repeatable"),
+}
+
+
+@pytest.mark.cuda
+@needs_cuda
+@pytest.mark.parametrize("evaluation", ON_GPU.values(), ids=ON_GPU)
+@pytest.mark.parametrize("name", PLANS)
+def test_gpu_gives_processes_the_bytes_of_serial(name: str, evaluation: DeviceEvaluation) -> None:
+    plan = changed(PLANS[name], evaluation=evaluation)
+    with started(plan) as serial:
+        expected = play_all(serial, plan)
+    for num_workers in (2, 1):
+        with started(plan, "processes", num_workers=num_workers) as backend:
+            assert play_all(backend, plan) == expected, num_workers
+            assert backend.report().events == []
+
+
+@pytest.mark.cuda
+@needs_cuda
+def test_gpu_loses_nothing_when_workers_are_killed(tmp_path: Path) -> None:
+    plan = changed(trap_plan(tmp_path), evaluation=ON_GPU["repeatable"])
+    expected = oracle(plan, TURNS)
+    with started(plan, "processes", num_workers=2) as backend:
+        found = play(backend, plan, 2)
+        order(plan, "kill", shard=1, at=9)
+        os.kill(pid_of(backend, 0), signal.SIGKILL)
+        found += play(backend, plan, TURNS, first=2)
+        assert len(gather_events(backend, "worker_lost")) == 2
+    assert found == expected

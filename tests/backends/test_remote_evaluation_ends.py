@@ -1,5 +1,6 @@
 """Nothing is left of worker processes whose policies the training process evaluates, however it ends."""
 
+import gc
 import os
 import signal
 import threading
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from senju.errors import WorkerError
-from tests.backends.common import pid_of, play, started, wait_until
+from tests.backends.common import new_backend, pid_of, play, started, wait_until
 from tests.backends.test_nothing_left import nothing_is_left, open_files
 from tests.backends.trap_models import network_was_sprung, order_network, trapped_plan
 from tests.facts import assert_mentions
@@ -62,3 +63,19 @@ def test_many_losses_leave_no_file_open(tmp_path: Path) -> None:
             wait_until(lambda pid=pid: pid_of(backend, 0) != pid)  # type: ignore[misc]
         backend.collect()
         wait_until(lambda: len(open_files()) == files)
+
+
+def test_workers_of_a_backend_that_is_dropped_end(tmp_path: Path) -> None:
+    plan = trapped_plan(tmp_path)
+    with nothing_is_left():
+        backend = new_backend("processes", num_workers=2)
+        backend.start(plan)
+        play(backend, plan, 1)
+        threads = [each for each in threading.enumerate() if "senju" in each.name]
+        assert len(threads) == 3
+        del backend
+        gc.collect()
+        for thread in threads:
+            thread.join(60.0)
+            assert not thread.is_alive()
+        del thread, threads
