@@ -17,6 +17,7 @@ from senju.collect.policy import Policy
 from senju.collect.rollout import RolloutPlayer, policy_view, warm_up
 from senju.collect.shard import Shard
 from senju.collect.slots import Allocate, Ring, RingShape, new_slot
+from senju.collect.step_actor import StepProgram
 from senju.cuda import free_memory
 from senju.games import GAMES, make_game
 from senju.games.game import Game
@@ -153,24 +154,28 @@ def _only_on_device(plan: Plan, policy: PolicyPlan) -> bool:
     return is_freed and policy.kept_turns == 1 and not policy.keeps_final
 
 
+def acting_policies(plan: Plan, models: Sequence[Model]) -> list[Policy]:
+    """The plan's policies, with these networks."""
+    return [
+        Policy(model, policy.acting._replace(rungs=plan.num_shards))
+        for model, policy in zip(models, plan.policies, strict=True)
+    ]
+
+
 def new_rollout_player(
     plan: Plan,
     game: Game,
     models: PlanModels,
     clock: StageClock,
     weights_at: Callable[[int], Weights],
-    program: DeviceProgram | None = None,
+    program: StepProgram | None = None,
 ) -> RolloutPlayer:
     """A player for the plan's shards; `weights_at` gives the weights at an index of the orders."""
-    policies = [
-        Policy(model, policy.acting._replace(rungs=plan.num_shards))
-        for model, policy in zip(models.policies, plan.policies, strict=True)
-    ]
+    policies = acting_policies(plan, models.policies)
     num_rows, opponents = plan.games_per_shard, None
     if plan.opponents is not None:
-        opponents = OpponentPlayers(
-            game, plan.opponents, policies, models.fixed, weights_at, num_rows, program
-        )
+        own = program if isinstance(program, DeviceProgram) else None  # of this process
+        opponents = OpponentPlayers(game, plan.opponents, policies, models.fixed, weights_at, num_rows, own)
     return RolloutPlayer(
         game, policies, num_rows, clock, plan.resignation, opponents, plan.whole_games, program
     )

@@ -1,6 +1,7 @@
 """The parallel backends: rollouts in one block of memory, a schedule, and a team of threads or processes."""
 
 import contextlib
+import logging
 import os
 import weakref
 from abc import abstractmethod
@@ -13,6 +14,7 @@ from pydantic import Field
 
 from senju.backends.backend import Backend, BackendStatus
 from senju.backends.building import importable_plan, new_models, new_shard, placed, warm_up_plan, with_modules
+from senju.backends.evaluation_service import EvaluationService
 from senju.backends.options import WorkerOptions
 from senju.backends.plan import Plan
 from senju.backends.reproduction import FAILED_SHARDS, Reproduction
@@ -33,6 +35,8 @@ from senju.workers.role import Executor, Limits, Report
 from senju.workers.script import refuse_unguarded
 from senju.workers.team import Team, weakly
 from senju.workers.thread import ThreadExecutor
+
+logger = logging.getLogger(__name__)
 
 
 class ParallelBackendConfig(WorkerOptions):
@@ -66,6 +70,7 @@ class ParallelBackend(Backend):
     name: ClassVar[str]
     shares_memory: ClassVar[bool] = False  # whether the block must be visible to other processes
     team: Team
+    _service: EvaluationService | None = None  # if it evaluates for worker processes
 
     def start(self, plan: Plan) -> None:
         """Lay out the memory, start the workers, and wait until they are ready."""
@@ -100,7 +105,13 @@ class ParallelBackend(Backend):
         self._schedule = TurnSchedule(plan.num_shards, self._block.depth, plan.num_parts)
         files = [] if self.shared_memory is None else [self.shared_memory]
         set_aside = weakly(self._set_aside)
-        role = RolloutRole(plan, models, self._block, set_aside, files, plan.sockets, self._program)
+        if self._program is not None and self.shares_memory:
+            self._service = EvaluationService(
+                plan, game, models.policies, self._block, self._program, weakly(self._fail)
+            )
+        role = RolloutRole(
+            plan, models, self._block, set_aside, files, plan.sockets, self._program, self._service
+        )
         limits = Limits(
             config.worker_timeout, config.start_timeout, config.shard_attempts, config.reset_interval
         )
@@ -210,10 +221,16 @@ class ParallelBackend(Backend):
             self._dropped.detach()
         if hasattr(self, "team"):
             self.team.close()
-        self._release_device()
+        if self._service is None or self._service.close():
+            self._release_device()
+        else:
+            logger.warning("a network did not finish evaluating; its device memory stays in use")
         memory, self.shared_memory = self.shared_memory, None
         if memory is not None:  # another thread may be closing too
             os.close(memory)
+
+    def _fail(self, error: BaseException, where: str) -> None:
+        self.team.fail(error, where)
 
     def _set_aside(self, task: RolloutTask, cause: str, attempts: int) -> str:
         """Save what is needed to play a failing rollout alone; decide whether to go on without it."""

@@ -1,18 +1,21 @@
 """A rollout that failed, in one file: everything needed to play it alone, and nothing that can run code."""
 
 import json
+import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from senju.backends.building import new_models, new_rollout_player, new_shard
+from senju.backends.building import new_models, new_program, new_rollout_player, new_shard
 from senju.backends.plan import Plan
+from senju.collect.device_actor import DeviceProgram
 from senju.collect.orders import Orders
 from senju.collect.rollout import policy_view
 from senju.collect.shard import ShardState, new_shard_state
@@ -23,6 +26,8 @@ from senju.games import make_game
 from senju.models.weights import Weights
 from senju.timing import StageClock
 from senju.trust import require_trust
+
+logger = logging.getLogger(__name__)
 
 FAILED_SHARDS = "failed-shards"  # the folder, in the run's
 _WRONG = (LookupError, TypeError, ValueError, ArithmeticError, RecursionError)  # raised by damaged content
@@ -106,7 +111,8 @@ class Reproduction:
         models = new_models(plan, game)
         shard = new_shard(plan, game, self.shard)
         shard.restore(self.state)
-        player = new_rollout_player(plan, game, models, StageClock(), self.opponents.__getitem__)
+        weights_at, program = self.opponents.__getitem__, _program_here(plan)
+        player = new_rollout_player(plan, game, models, StageClock(), weights_at, program)
         player.write_weights(self.weights)
         view, steps, rows = policy_view(game, len(plan.policies)), plan.rollout_steps, plan.games_per_shard
         slots = [new_slot(view, steps, rows, policy.keeps_final) for policy in plan.policies]
@@ -150,6 +156,19 @@ class _Facts(BaseModel):
         is_for_all = len(orders.epsilons) in (0, len(plan.policies))
         needed = {index for index in orders.weight_indices if index >= 0}
         return self.shard < plan.num_shards and is_whole and is_for_all and needed <= set(opponents)
+
+
+def _program_here(plan: Plan) -> DeviceProgram | None:
+    """What evaluates as it did in the workers; None, with a warning, if this machine has no such device."""
+    evaluation = plan.evaluation
+    if evaluation is None or torch.device(evaluation.device).type == "cpu" or torch.cuda.is_available():
+        return new_program(plan)
+    logger.warning(
+        "this rollout was evaluated on %s, which is not available here; it is played on a core, which rounds "
+        "differently, so it may not fail in the same way",
+        evaluation.device,
+    )
+    return None
 
 
 def _header(data: bytes) -> Any:

@@ -21,13 +21,16 @@ from senju.backends.building import (
     new_shard,
     warm_up_plan,
 )
+from senju.backends.evaluation_service import EvaluationService
 from senju.backends.plan import Plan
+from senju.backends.remote_actor import RemoteProgram
 from senju.backends.schedule import Finished, RolloutTask
 from senju.backends.shared_block import FIRST_STAGE, HEARTBEAT, RolloutBlock
 from senju.collect.device_actor import DeviceProgram
 from senju.collect.orders import NO_ORDERS, unpack_orders
 from senju.collect.rollout import STAGES
 from senju.collect.seating import Failure
+from senju.collect.step_actor import StepProgram
 from senju.games import make_game
 from senju.games.game import Game
 from senju.timing import StageClock
@@ -55,6 +58,7 @@ class RolloutRole(Role):
     descriptors: Sequence[int]  # of the block's memory, if it is shared
     sockets: Sequence[str]
     program: DeviceProgram | None = None  # of this process, if a device evaluates
+    service: EvaluationService | None = None  # evaluates for worker processes
 
     @cached_property
     def _importable_plan(self) -> Plan:
@@ -63,13 +67,16 @@ class RolloutRole(Role):
     def start_payload(self, index: int) -> Payload:
         return Payload(self._importable_plan.model_dump(mode="json"))
 
+    def new_files(self, index: int) -> Sequence[int]:
+        return self.service.connect(index) if self.service is not None else ()
+
     def local_handler(self, start: Start) -> Handler:
         """A player with copies of the models: building them would use this process's random numbers."""
         game, models = make_game(**self.plan.game), copy.deepcopy(self.models)
         return RolloutHandler(self.plan, game, models, self.block, start.index, self.program)
 
     def task_payload(self, task: RolloutTask, worker: dict[str, Any]) -> Payload:
-        return Payload((task.shard, task.turn, task.part, task.end))
+        return Payload((task.shard, task.turn, task.part, task.end, task.number))
 
     def result(self, task: RolloutTask, payload: Payload) -> Finished:
         version, failures, seconds, stamp = payload.values
@@ -86,7 +93,8 @@ class RolloutRole(Role):
         return task.end == self.plan.num_parts
 
     def heartbeat(self, index: int) -> float:
-        return float(self.block.stats[index, HEARTBEAT])
+        beats = float(self.block.stats[index, HEARTBEAT])
+        return beats + self.service.sign_of_life(index) if self.service is not None else beats
 
     def on_exhausted(self, task: RolloutTask, cause: str, attempts: int) -> str:
         return self.set_aside(task, cause, attempts)
@@ -136,12 +144,13 @@ class RolloutHandler(Handler):
         models: PlanModels,
         block: RolloutBlock,
         index: int,
-        program: DeviceProgram | None = None,
+        program: StepProgram | None = None,
     ) -> None:
         warm_up_plan(plan, game, models)
         self._plan, self._block, self._is_on_device = plan, block, program is not None
         self._published = np.empty(block.weights.num_bytes, np.uint8)
         self._stamp, self._orders = -1, NO_ORDERS
+        self._remote = program if isinstance(program, RemoteProgram) else None
         clock = StatsClock(block.stats[index])
         self._player = new_rollout_player(plan, game, models, clock, block.opponents.__getitem__, program)
         self._shard = new_shard(plan, game, 0)
@@ -149,8 +158,11 @@ class RolloutHandler(Handler):
     def execute(self, task: Payload) -> Payload:
         """Play a rollout, or parts of it, with the newest weights."""
         began = perf_counter()
-        index, turn, part, end = task.values
-        self._take_weights()
+        index, turn, part, end, attempt = task.values
+        if self._remote is None:
+            self._take_weights()
+        else:
+            self._take_orders(self._remote, self._remote.take_weights(index, turn, attempt))
         shard, rings, plan = self._shard, self._block.rings, self._plan
         shard.index = index
         shard.restore(self._block.state(index, turn, part))
@@ -165,6 +177,8 @@ class RolloutHandler(Handler):
                 ring.complete(index, turn)
                 if kept and ring.on_device is not None:
                     ring.on_device.complete(index, turn)
+        if self._remote is not None:
+            self._remote.end(is_complete=end == plan.num_parts)
         self._block.state(index, turn, end).write(shard.state)
         seconds = perf_counter() - began
         return Payload((self._orders.version, self._take_failures(), seconds, self._stamp))
@@ -175,6 +189,12 @@ class RolloutHandler(Handler):
             self._player.write_weights(self._published[: self._player.weights.num_bytes])
             self._orders = unpack_orders(self._published, self._plan.max_opponents, len(self._plan.policies))
 
+    def _take_orders(self, remote: RemoteProgram, stamp: int) -> None:
+        """Take over the orders of the weights that another process evaluates with."""
+        if stamp != self._stamp:
+            self._stamp, plan = stamp, self._plan
+            self._orders = unpack_orders(remote.exchange.orders, plan.max_opponents, len(plan.policies))
+
     def _take_failures(self) -> list[Failure]:
         opponents = self._player.opponents
         failures = opponents.take_failures() if opponents is not None else []
@@ -184,9 +204,10 @@ class RolloutHandler(Handler):
 def new_player(start: Start) -> RolloutHandler:
     """The handler of a worker process."""
     plan = Plan.model_validate(start.payload.values)
-    (descriptor,) = start.descriptors
+    descriptor, *remote = start.descriptors
     memory = map_shared(descriptor, os.fstat(descriptor).st_size)
     game = make_game(**plan.game)
     models = new_models(plan, game)
     block = RolloutBlock(plan, game, models.sizes, memory)
-    return RolloutHandler(plan, game, models, block, start.index)
+    program = RemoteProgram(plan, game, *remote) if remote else None
+    return RolloutHandler(plan, game, models, block, start.index, program)

@@ -72,6 +72,8 @@ def _show_file(file: Path, found: Reproduction) -> None:
         "weights version": str(found.version),
         "seed": str(plan.seed),
     }
+    if plan.evaluation is not None:
+        rows["evaluated on"] = escape(plan.evaluation.device)
     out.print(facts_table(rows, str(file)))
     out.print("[bold]The recorded failure:[/]")
     say(escape(found.cause.rstrip()))

@@ -19,6 +19,7 @@ from torch.func import functional_call
 from senju.collect.device_choice import Choice, Decisions, epsilon_greedy, sampled
 from senju.collect.device_columns import DeviceSlot
 from senju.collect.exploration import Acting, explore_rows, sample_rows
+from senju.collect.step_actor import Results, StepActor, StepProgram
 from senju.cuda import Kernels, apply_kernels, capture_lock, capturing, compiled_for, shortened
 from senju.games.game import Game, Observations, SeatView
 from senju.games.rows import CLOCK
@@ -42,19 +43,10 @@ class DeviceEvaluation(NamedTuple):
     frees_host: bool = False  # whether only the device keeps what was uploaded, if nothing else needs it
 
 
-class Results(NamedTuple):
-    """What one step decided; all [policy, position]."""
-
-    actions: NDArray[np.int32]  # -1: no valid choice
-    log_probs: NDArray[np.float32]
-    values: NDArray[np.float32]
-    explored: NDArray[np.bool_]
-
-
 Step = Callable[..., Tensor]
 
 
-class DeviceProgram:
+class DeviceProgram(StepProgram):
     """The functions that a device executes, compiled once for all threads of this process."""
 
     def __init__(self, evaluation: DeviceEvaluation) -> None:
@@ -70,10 +62,9 @@ class DeviceProgram:
         return self.device.type == "cuda"
 
     def step_of(self, models: Sequence[Model], acting: Acting, view: Game | SeatView) -> Step:
-        """The function of one step for such models: the same one for every thread.
+        """The function of one step for such models: on a GPU, where graphs replay it, the same one for all.
 
-        Only a capture may call it, since a call puts the weights into one model. On a CPU, where every step
-        is a call, each thread gets a function of its own.
+        A network that is called with other weights holds them meanwhile, so no two threads may call it.
         """
         first = models[0]
         form = [(name, tuple(t.shape), t.dtype) for name, t in first.state_dict().items()]
@@ -101,6 +92,16 @@ class DeviceProgram:
             "the network cannot be compiled for the GPU (%s); torch's own kernels are used, which are slower",
             shortened(error),
         )
+
+    def new_actor(
+        self,
+        view: Game | SeatView,
+        models: Sequence[Model],
+        acting: Acting,
+        streams: Sequence[int],
+        num_rows: int,
+    ) -> "DeviceActor":
+        return DeviceActor(self, view, models, acting, streams, num_rows)
 
 
 Network = Callable[[dict[str, Tensor], Tensor], tuple[Tensor, Tensor]]
@@ -191,11 +192,8 @@ def _host_choice(logits: Tensor, values: Tensor, decisions: Decisions, acting: A
     return Choice(*(torch.from_numpy(column) for column in found))
 
 
-class DeviceActor:
-    """Evaluates and chooses for one or more policies of one shape, one batch of fixed shape each.
-
-    The models are moved to the device. `refresh` takes over their weights after a change.
-    """
+class DeviceActor(StepActor):
+    """Evaluates and chooses on a device, to which the models are moved."""
 
     def __init__(
         self,
@@ -260,7 +258,6 @@ class DeviceActor:
         }
 
     def refresh(self) -> None:
-        """Take over the models' weights."""
         if self._stack is not None or not self._is_rounded:
             return  # the step reads them in place
         with self._on_stream():
@@ -323,7 +320,6 @@ class DeviceActor:
         return torch.cuda.stream(self._stream) if self._is_cuda else torch.no_grad()
 
     def begin(self, seed: np.uint64, epsilons: Sequence[float]) -> None:
-        """Prepare for steps with this seed, and a share of random moves for each policy."""
         keys = torch.tensor([int(seed) & 0xFFFFFFFF, int(seed) >> 32])
         with self._on_stream():
             self._keys.copy_(keys)
@@ -332,7 +328,6 @@ class DeviceActor:
     def act(
         self, seen: Sequence[Observations], clock: NDArray[np.void], kept: Sequence[DeviceSlot], time: int
     ) -> Results:
-        """Evaluate and choose for what each policy sees; keep the uploads at `time` of the device's slots."""
         self._host_clock.numpy()[:] = clock.view(np.int32).reshape(-1, 3)
         with self._on_stream():
             self._clock.copy_(self._host_clock, non_blocking=True)
@@ -389,7 +384,6 @@ class DeviceActor:
         )
 
     def evaluate(self, observations: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
-        """[policy, position]: the values of at most one batch of observations for each policy."""
         count = len(observations[0])
         for policy, observation in enumerate(observations):
             self._host.observation[policy, :count] = observation.reshape(
@@ -406,14 +400,12 @@ class DeviceActor:
         return self._results().values[:, :count].copy()
 
     def logits_at(self, policy: int, position: int) -> NDArray[np.float32]:
-        """[1, action]: the logits of a position of the last step, for an error's message."""
         with self._on_stream(), torch.no_grad():
             logits, _ = self.models[policy](self._observation[policy, position : position + 1].float())
             found: NDArray[np.float32] = logits.float().cpu().numpy()
             return found
 
     def finish(self) -> None:
-        """Wait until everything is where the learner reads it."""
         if self._is_cuda:
             self._stream.synchronize()
 

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.collect.actor import NetworkOutput
-from senju.collect.device_actor import Results
 from senju.collect.exploration import (
     BY_POLICY,
     Acting,
@@ -21,6 +20,7 @@ from senju.collect.exploration import (
 )
 from senju.collect.seating import CURRENT
 from senju.collect.slots import Slot
+from senju.collect.step_actor import Results
 from senju.games.game import Game, Observations, Outcomes, SeatView
 from senju.games.rows import ACTION, Rows
 from senju.kernels import compiled

@@ -1,16 +1,17 @@
 """Policies that are evaluated together: on the worker's core, or on a device."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from senju.collect.actor import Actor, NetworkOutput, StackedActor
-from senju.collect.device_actor import DeviceActor, DeviceProgram
 from senju.collect.device_columns import DeviceSlot
 from senju.collect.policy import PolicyInPlay
+from senju.collect.step_actor import StepProgram
 from senju.games.game import Observations, SeatView
 from senju.games.rows import Rows
 from senju.models.mlp import Mlp
@@ -101,11 +102,11 @@ class DeviceGroup(PolicyGroup):
 
     is_late = True
 
-    def __init__(self, policies: Sequence[PolicyInPlay], num_rows: int, program: DeviceProgram) -> None:
+    def __init__(self, policies: Sequence[PolicyInPlay], num_rows: int, program: StepProgram) -> None:
         super().__init__(policies)
         first, models = policies[0], [policy.model for policy in policies]
         streams = [policy.stream for policy in policies]
-        self._actor = DeviceActor(program, first.view, models, first.acting, streams, num_rows)
+        self._actor = program.new_actor(first.view, models, first.acting, streams, num_rows)
         self._batch = num_rows * first.view.num_acting
         self._later: list[_Later] = []
 
@@ -155,33 +156,46 @@ class DeviceGroup(PolicyGroup):
 
 
 def grouped(
-    policies: Sequence[PolicyInPlay], num_rows: int, is_partial: bool, program: DeviceProgram | None = None
+    policies: Sequence[PolicyInPlay], num_rows: int, is_partial: bool, program: StepProgram | None = None
 ) -> list[PolicyGroup]:
     """Group policies whose networks have one shape; groups are in the order of their first policies.
 
     On the host, with `is_partial`, each policy decides in some of the rows only: it gets a group of its own,
     which evaluates these rows. A device evaluates all rows.
     """
+    if program is None:
+        groups = _join(policies, partial(_can_join_on_host, is_partial))
+        return [HostGroup(group, num_rows) for group in groups]
+    return [DeviceGroup(group, num_rows, program) for group in device_groups(policies)]
+
+
+def device_groups(policies: Sequence[PolicyInPlay]) -> list[list[PolicyInPlay]]:
+    """The policies that a device evaluates together."""
+    return _join(policies, _can_join_on_device)
+
+
+def _join(
+    policies: Sequence[PolicyInPlay], can_join: Callable[[PolicyInPlay, PolicyInPlay], bool]
+) -> list[list[PolicyInPlay]]:
+    """Put each policy into the first group that it can join."""
     groups: list[list[PolicyInPlay]] = []
     for policy in policies:
         for group in groups:
-            if _can_join(group[0], policy, is_partial, program):
+            if can_join(group[0], policy):
                 group.append(policy)
                 break
         else:
             groups.append([policy])
-    if program is None:
-        return [HostGroup(group, num_rows) for group in groups]
-    return [DeviceGroup(group, num_rows, program) for group in groups]
+    return groups
 
 
-def _can_join(
-    first: PolicyInPlay, policy: PolicyInPlay, is_partial: bool, program: DeviceProgram | None
-) -> bool:
-    """Whether a policy can be evaluated together with the first one of a group."""
+def _can_join_on_host(is_partial: bool, first: PolicyInPlay, policy: PolicyInPlay) -> bool:
+    """Whether a policy can be stacked with the first one of a group; `vmap` is slow on a CPU."""
+    is_alike = first.is_valuing == policy.is_valuing and not is_partial and type(policy.model) is Mlp
+    return is_alike and have_one_shape([first.model, policy.model])
+
+
+def _can_join_on_device(first: PolicyInPlay, policy: PolicyInPlay) -> bool:
     models = [first.model, policy.model]
-    if program is None:  # `vmap`, which stacks other networks than this one, is slow on a CPU
-        is_alike = first.is_valuing == policy.is_valuing and not is_partial and type(policy.model) is Mlp
-        return is_alike and have_one_shape(models)
     is_alike = first.acting == policy.acting and have_one_shape(models)
     return is_alike and (type(policy.model) is Mlp or can_stack(models, policy.view.observation_shape))

@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from senju.collect.device_actor import DeviceProgram
 from senju.collect.device_columns import DeviceSlot
 from senju.collect.exploration import Acting
 from senju.collect.orders import NO_ORDERS, Orders
@@ -22,6 +21,7 @@ from senju.collect.resignation import NEVER, Resignation
 from senju.collect.seating import Opponents
 from senju.collect.shard import Shard
 from senju.collect.slots import Ring, RingShape, Slot
+from senju.collect.step_actor import StepProgram
 from senju.errors import ConfigError
 from senju.games.game import Game, Observations, Outcomes, SeatView, States
 from senju.games.rows import Rows, first_allowed
@@ -41,12 +41,21 @@ def policy_view(game: Game, num_policies: int) -> Game | SeatView:
     return game if num_policies == 1 else game.seat_view
 
 
+def policies_in_play(game: Game, policies: Sequence[Policy], num_rows: int) -> list[PolicyInPlay]:
+    """The policies with the seats that they play: one policy plays all, or each its own."""
+    is_alone = len(policies) == 1
+    return [
+        PolicyInPlay(game, policy, num_rows, None if is_alone else seat)
+        for seat, policy in enumerate(policies)
+    ]
+
+
 class RolloutPlayer:
     """Plays rollouts of shards; one per worker.
 
     `opponents` play the seats that no policy of the list plays; None: the policies play all seats. With
-    `whole_games` every row plays one game to its end in each rollout, and then waits. With a `program` the
-    policies are evaluated on its device, to which their models are moved.
+    `whole_games` every row plays one game to its end in each rollout, and then waits. With a `program` its
+    actors evaluate the policies.
     """
 
     def __init__(
@@ -58,7 +67,7 @@ class RolloutPlayer:
         resignation: Resignation = NEVER,
         opponents: Opponents | None = None,
         whole_games: bool = False,
-        program: DeviceProgram | None = None,
+        program: StepProgram | None = None,
     ) -> None:
         resignation.check(game)
         policy_view(game, len(policies))
@@ -67,10 +76,7 @@ class RolloutPlayer:
         self._has_all_seats = len(policies) == 1
         is_turn_based = not self._has_all_seats and game.num_acting < game.num_seats
         self._is_partial = opponents is not None or whole_games or is_turn_based
-        self._policies = [
-            PolicyInPlay(game, policy, num_rows, None if self._has_all_seats else seat)
-            for seat, policy in enumerate(policies)
-        ]
+        self._policies = policies_in_play(game, policies, num_rows)
         self._groups = grouped(self._policies, num_rows, self._is_partial, program)
         self._positions = {id(policy): index for index, policy in enumerate(self._policies)}
         self.weights = WeightBlock(nn.ModuleList(policy.model for policy in policies))  # of all policies

@@ -68,7 +68,10 @@ class ProcessHandle(WorkerHandle):
             lifeline, self._lifeline = _pipe(theirs, ours)
             self.output, output = _pipe(ours, theirs)
             os.set_blocking(self.output, False)
-            files = [there.fileno(), lifeline, *role.descriptors]
+            own = role.new_files(boot_info["index"])
+            for number in own:
+                theirs.callback(os.close, number)
+            files = [there.fileno(), lifeline, *role.descriptors, *own]
             # a spawned process inherits blocked stop signals: it unblocks them when it can handle them
             blocked = () if role.is_forkable else STOP_SIGNALS
             before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)

@@ -59,6 +59,10 @@ class Role(ABC):
     descriptors: Sequence[int] = ()  # files that worker processes inherit
     sockets: Sequence[str] = ()  # socket files that workers remove if this process is killed
 
+    def new_files(self, index: int) -> Sequence[int]:
+        """Files that only worker process `index` inherits, after `descriptors`; the caller closes them."""
+        return ()
+
     @abstractmethod
     def start_payload(self, index: int) -> Payload:
         """What worker `index` needs before its first task."""

@@ -91,7 +91,8 @@ class Roster:
 
     def departures(self) -> list[Worker]:
         """Workers that must leave now: idle ones, or all if the team closes."""
-        if self._is_settled and not self.limits.is_on_demand:
+        may_skip = self._is_settled and not self.is_closing  # `close` may come while a worker is started
+        if may_skip and not self.limits.is_on_demand:
             return []
         leaving = [worker for worker in self.workers.values() if self._must_leave_now(worker)]
         for worker in leaving:

@@ -15,6 +15,7 @@ from typing import ParamSpec, TypeVar
 
 from senju.errors import ConfigError, ControlError, SenjuError
 from senju.machine import private_bytes
+from senju.workers.channel import WorkerFailure, failed
 from senju.workers.records import Note
 from senju.workers.role import Report, TeamControl, TeamStatus, WorkerHandle
 from senju.workers.team_thread import TeamThread
@@ -112,6 +113,13 @@ class Team(TeamThread, TeamControl):
             raise error
         self.require_running()
         return condition()
+
+    def fail(self, error: BaseException, where: str) -> None:
+        """Let `wait_for` raise an error of this process like one of a worker; call it from any thread."""
+        failure = WorkerFailure(*failed(error).values).as_error(where)
+        with self.changed:
+            self._journal.fail(failure)
+            self.changed.notify_all()
 
     @property
     def has_failed(self) -> bool:

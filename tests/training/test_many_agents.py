@@ -1,5 +1,6 @@
 """Many independent agents in one world for a while: neither memory nor descriptors grow."""
 
+import logging
 import os
 from time import monotonic
 from typing import NamedTuple
@@ -12,6 +13,8 @@ from senju.machine import math_threads, private_bytes, resident_bytes
 from senju.memory import keep_freed_memory
 from senju.runs.run_config import resolve_config
 from senju.trials.rig import Rig
+
+logger = logging.getLogger(__name__)
 
 SECONDS = float(os.environ.get("SENJU_STRESS_SECONDS", "60"))
 NUM_AGENTS = int(os.environ.get("SENJU_STRESS_AGENTS", "64"))
@@ -65,7 +68,7 @@ def test_many_agents_hold_no_more_memory_and_descriptors_after_a_while(learners:
     assert updates > 20
     first, last = samples[0], samples[-1]
     growth = {"own": last.own - first.own, "workers": last.workers - first.workers}
-    print(f"{NUM_AGENTS} agents, {updates} updates in {SECONDS:.0f} s: {first} -> {last}, growth {growth}")
+    logger.info("%d agents, %d updates in %.0f s: %s -> %s", NUM_AGENTS, updates, SECONDS, first, last)
     assert max(growth.values()) < MOST_GROWTH, growth
     assert last.descriptors <= first.descriptors
     assert last.threads <= first.threads

@@ -98,6 +98,14 @@ def test_no_worker_is_started_after_a_failure() -> None:
     assert not decisions.roster.needs_fallback()
 
 
+def test_worker_that_was_being_started_when_the_team_closed_leaves_at_once() -> None:
+    decisions = Decisions(1)
+    decisions.roster.close()
+    decisions.roster.add(0, NoHandle())
+    assert decisions.roster.next_missing() is None
+    assert leaving(decisions) == [0]
+
+
 def test_workers_on_demand_come_with_tasks_and_leave_without() -> None:
     decisions = Decisions(4, is_on_demand=True)
     assert decisions.start_missing() == []
