@@ -164,6 +164,7 @@ FOUNDATION: dict[str, tuple[str, ...]] = {
     "events": (),
     "machine": (),
     "gpus": (),
+    "cuda": ("errors", "machine"),
     "memory": (),
     "kernel_fingerprint": (),
     "kernel_cache": ("kernel_fingerprint",),

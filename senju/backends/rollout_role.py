@@ -28,6 +28,7 @@ from senju.collect.device_actor import DeviceProgram
 from senju.collect.orders import NO_ORDERS, unpack_orders
 from senju.collect.rollout import STAGES
 from senju.collect.seating import Failure
+from senju.cuda import reporting_memory
 from senju.games import make_game
 from senju.games.game import Game
 from senju.timing import StageClock
@@ -158,7 +159,8 @@ class RolloutHandler(Handler):
             ring.open(index, turn)
         slots = [ring.slot(index, turn) for ring in rings]
         steps = range(plan.first_step(part), plan.first_step(end))
-        self._player.play(shard, slots, self._orders, steps, device_slots(rings, index, turn))
+        with reporting_memory():
+            self._player.play(shard, slots, self._orders, steps, device_slots(rings, index, turn))
         if end == plan.num_parts:
             for ring in rings:
                 ring.complete(index, turn)

@@ -7,6 +7,7 @@ threads step their games.
 
 import copy
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -339,6 +340,17 @@ class DeviceActor:
         return Results(
             actions, log_probs.view(np.float32), values.view(np.float32), explored.astype(np.bool_)
         )
+
+    def time_steps(self, count: int) -> float:
+        """Seconds of one step without its upload, averaged over `count` steps."""
+        with self._on_stream():
+            self._launch()
+            self._wait()
+            began = perf_counter()
+            for _ in range(count):
+                self._launch()
+            self._wait()
+            return (perf_counter() - began) / count
 
     def evaluate(self, observations: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
         """[policy, position]: the values of at most one batch of observations for each policy."""

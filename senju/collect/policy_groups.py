@@ -131,6 +131,10 @@ class DeviceGroup(PolicyGroup):
         ]
         return list(np.concatenate(found, axis=1)) if found else [np.zeros(0, np.float32) for _ in flat]
 
+    def time_steps(self, count: int) -> float:
+        """Seconds of one evaluation and choice without uploads, averaged over `count`."""
+        return self._actor.time_steps(count)
+
     def value_later(self, seen: Sequence[Observations], chosen: NDArray[np.int64], time: int) -> None:
         self._later.append(_Later(time, chosen, seen))
 
