@@ -109,6 +109,8 @@ def resolve_automatic(
         return Resolved(with_values(settings, values), _sentence_on_cpu(values), tuple(explicit))
     implicit = [path for path in ALWAYS_AUTOMATIC if value_at(settings, path) is None]
     wanted = [path for path in AUTOMATIC if path in (*explicit, *implicit)]
+    if not wanted and (value_at(settings, BACKEND) or value_at(settings, EVALUATE_ON) != "device"):
+        return Resolved(settings)
     config = config_of(_valid_meanwhile(settings, wanted))
     return _Chooser(settings, config, wanted, config_of, meter_of(config), need_of, is_importable).resolve()
 

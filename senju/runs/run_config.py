@@ -31,7 +31,7 @@ from senju.models import MODELS
 from senju.opponents.opponent_players import OpponentSettings, OpponentSpec
 from senju.opponents.players import KNOWN_OPPONENTS
 from senju.opponents.pool import OpponentsConfig
-from senju.runs.automatic import AUTO, BACKEND, resolve_automatic, value_at
+from senju.runs.automatic import AUTO, BACKEND, resolve_automatic
 from senju.runs.parallel_options import LearnerKind, RunParallelOptions
 from senju.runs.presets import preset, preset_for, preset_variants
 from senju.runs.seats import SeatConfig, policies_of, resolved_part, settings_of_seats
@@ -320,8 +320,19 @@ def resolve_config(
     require_device(config.device)
     # resolved, since rounding may depend on it: a resume must not take another machine's cores
     threads = config.threads or _math_threads(config)
-    update = {"threads": threads, "chosen": resolved.chosen, "automatic": resolved.automatic}
-    return config.model_copy(update=update if resolved.chosen else {"threads": threads})
+    chosen = {"chosen": resolved.chosen, "automatic": resolved.automatic} if resolved.chosen else {}
+    return config.model_copy(update={"threads": threads, **chosen})
+
+
+def chosen_settings(config: RunConfig) -> Settings:
+    """The settings of a config that were chosen automatically, with the note, for runs that are to share them."""
+    if not config.chosen:
+        return {}
+    values, found = config.model_dump(mode="json"), Settings()
+    for path in config.automatic:
+        part, _, name = path.partition(".")
+        found = merged(found, {part: {name: values[part][name]} if name else values[part]})
+    return found | {"device": config.device, "chosen": config.chosen, "automatic": config.automatic}
 
 
 def _with_preset(game: str, given: Settings, variant: str | None) -> Settings:
@@ -335,8 +346,8 @@ def _with_preset(game: str, given: Settings, variant: str | None) -> Settings:
         device = find_gpu() or "cpu"
     if variant is None and is_cuda(str(device)) and "gpu" in preset_variants(game):
         for_gpus = preset(game, "gpu")
-        usual, asked = (value_at(each, "algorithm") for each in (merged(DEFAULT_PARTS, for_gpus), given))
-        if not isinstance(asked, Mapping) or asked.get("name", usual["name"]) == usual["name"]:
+        usual, asked = (merged(DEFAULT_PARTS, each)["algorithm"] for each in (for_gpus, given))
+        if not isinstance(asked, Mapping) or asked["name"] == usual["name"]:
             ready_made = for_gpus
     settings = merged(ready_made, given, {"device": device})
     defaults = {part: own for part, own in DEFAULT_PARTS.items() if part != "backend" or part in settings}

@@ -252,6 +252,7 @@ class Trainer:
             "update": self.update,
             "total_updates": self.total_updates,
             "steps": self.steps,
+            "chosen": self.config.chosen,
         }
         if latest is None:
             return found
