@@ -53,6 +53,10 @@ class DeviceMemoryError(SenjuError, RuntimeError):
     """The memory of a GPU is exhausted; the message says which settings to lower."""
 
 
+class DeviceRoomError(ConfigError):
+    """A run does not fit into the memory of its GPU, which its first update shows."""
+
+
 class ControlError(SenjuError, RuntimeError):
     """A running run cannot be reached, or refuses a command."""
 

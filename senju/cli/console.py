@@ -90,7 +90,7 @@ def settings_from(config_file: Path | None, assignments: list[str] | None, **opt
 
 @contextmanager
 def measuring(is_silent: bool) -> Iterator[Callable[[str], None]]:
-    """A function that shows the progress of a measurement while it runs; nothing is shown before its first call."""
+    """A function that shows the progress of a measurement; before its first call, nothing is shown."""
     status = err.status("")
 
     def announce(text: str) -> None:

@@ -25,9 +25,9 @@ from senju.runs.run_folder import REWARDS, STRENGTH
 from senju.runs.stages import explain
 from senju.timing import add_seconds
 from senju.training.api import prepare
+from senju.training.device_memory import train_run
 from senju.training.multi_run.api import MAX_AGENTS, is_of_several, prepare_several
 from senju.training.multi_run.shares import parse_devices
-from senju.training.trainer import Trainer
 
 
 def train(
@@ -126,13 +126,13 @@ def _train_one(prepared: Run, checkpoint: str | None, max_updates: int | None, a
     first_event = len(read_events(prepared.path))  # of this session
     with stop_on_signals() as stop:
         if as_json:
-            finished = Trainer(prepared, None, checkpoint).train(stop, max_updates)
+            finished = train_run(prepared, None, checkpoint, stop, max_updates)
             summary = prepared.summary(first_event)
             explanation = explain(_total_stages(prepared), gpu_busy=summary.get("gpu_busy"))
             print_json({**summary, "finished": finished, "explanation": explanation})
         else:
             with TrainingDisplay(out) as display:
-                finished = Trainer(prepared, display, checkpoint).train(stop, max_updates)
+                finished = train_run(prepared, display, checkpoint, stop, max_updates)
             _show_end(prepared, display, finished, first_event)
     if stop.is_set:
         raise typer.Exit(stop.exit_code)

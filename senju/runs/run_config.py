@@ -325,7 +325,7 @@ def resolve_config(
 
 
 def chosen_settings(config: RunConfig) -> Settings:
-    """The settings of a config that were chosen automatically, with the note, for runs that are to share them."""
+    """The settings that were chosen automatically, with the note, for other runs like this one."""
     if not config.chosen:
         return {}
     values, found = config.model_dump(mode="json"), Settings()

@@ -22,7 +22,8 @@ from senju.runs.automatic import AUTO
 from senju.runs.interrupt import stop_on_signals
 from senju.runs.run import Run, new_models
 from senju.runs.run_config import RunConfig, require_device, resolve_config, resolve_parallel
-from senju.training.trainer import Trainer, TrainingListener
+from senju.training.device_memory import train_run
+from senju.training.trainer import TrainingListener
 from senju.trust import accept_named, trusting
 from senju.workers.script import refuse_unguarded
 
@@ -64,7 +65,7 @@ def train(
     with trusting(trust):
         prepared = prepare(game, run, resume, from_checkpoint, settings, workers, preset)
     with stop_on_signals() as stop:
-        Trainer(prepared, listener, from_checkpoint).train(stop, max_updates)
+        train_run(prepared, listener, from_checkpoint, stop, max_updates)
     if stop.is_set:
         raise KeyboardInterrupt(f"stopped; go on with resume={str(prepared.path)!r}")
     return prepared
@@ -90,12 +91,12 @@ def train_dqn(
     """Train an agent by DQN for `n_episodes` episodes against opponents, and return it.
 
     Each worker plays `episodes_per_batch` whole episodes, then the learner takes
-    `learning_steps_per_batch` steps on `batch_size` decisions from the replay, on `device` (a GPU if there is one). The
-    default is two workers fewer than cores, at least one, and as many learning steps as episodes in a batch. Learning
-    begins as soon as `batch_size` decisions have a known outcome. `opponents` are those of `senju.train`;
-    None is plain self-play. Episodes longer than `max_episode_steps` (default: the longest that the rules
-    allow) are cut there. Further `settings` are those of a run, like `algorithm={"n_step": 3}` or
-    `evaluation={"interval": 0}`.
+    `learning_steps_per_batch` steps on `batch_size` decisions from the replay, on `device` (`auto`: a GPU if
+    there is one). The default is two workers fewer than cores, at least one, and as many learning steps as
+    episodes in a batch. Learning begins as soon as `batch_size` decisions have a known outcome. `opponents`
+    are those of `senju.train`; None is plain self-play. Episodes longer than `max_episode_steps` (default:
+    the longest that the rules allow) are cut there. Further `settings` are those of a run, like
+    `algorithm={"n_step": 3}` or `evaluation={"interval": 0}`.
 
     The batch, and so the result, depends on `num_workers` times `episodes_per_batch`; the run in the folder
     `run` can be resumed with any number of workers.
