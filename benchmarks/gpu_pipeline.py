@@ -10,11 +10,10 @@ others      DQN for Connect Four with its replay on the GPU; 32 and 128 independ
             which act and learn on the GPU
 
 A measure is one turn: every game advances `rollout_steps` steps. The first turns warm up. "Evaluation alone"
-replays the same CUDA graphs without games. Needs a CUDA device; about six minutes on 16 cores and an H200.
+replays the same CUDA graph without games. Needs a CUDA device; about six minutes on 16 cores and an H200.
 """
 
 import argparse
-import copy
 import threading
 from collections.abc import Callable, Sequence
 from time import perf_counter
@@ -90,30 +89,13 @@ def config_of(game: str, model: str, shards: int, rows: int, steps: int, **chang
 
 
 def evaluation_alone(plan: Plan, repeats: int) -> tuple[list[float], float]:
-    """Positions/s of the graphs of all shards without games; and the seconds until the first was ready."""
+    """Positions/s of the step's graph without games and uploads; and the seconds until it was ready."""
     game, began = make_game(**plan.game), perf_counter()
-    (model,), (policy,) = new_models(plan, game).policies, plan.policies
+    (model,), (policy,), rows = new_models(plan, game).policies, plan.policies, plan.games_per_shard
     assert plan.evaluation is not None
-    program = DeviceProgram(plan.evaluation)
-    actors = []
-    for _ in range(4):
-        actors.append(
-            DeviceActor(program, game, [copy.deepcopy(model)], policy.acting, [ACTION], plan.games_per_shard)
-        )
-        torch.cuda.synchronize()
-        if len(actors) == 1:
-            ready = perf_counter() - began
-    found = []
-    for repeat in range(-1, repeats):
-        began, count = perf_counter(), 0
-        while perf_counter() - began < 0.7:
-            for actor in actors:
-                actor.replay()
-            torch.cuda.synchronize()
-            count += len(actors)
-        if repeat >= 0:
-            found.append(count * plan.games_per_shard / (perf_counter() - began))
-    return found, ready
+    actor = DeviceActor(DeviceProgram(plan.evaluation), game, [model], policy.acting, [ACTION], rows)
+    ready, count = perf_counter() - began, max(10, int(0.5 / actor.time_steps(10)))
+    return [rows / actor.time_steps(count) for _ in range(repeats)], ready
 
 
 def stepping_alone(plan: Plan, num_threads: int, repeats: int) -> list[float]:

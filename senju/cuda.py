@@ -1,6 +1,7 @@
-"""Shared by everything that computes on a GPU: a lock for compiling and capturing, registered memory."""
+"""Shared by everything that computes on a GPU: finding it, its memory, a lock for compiling and capturing."""
 
 import contextlib
+import gc
 import logging
 import threading
 import types
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from senju.errors import DeviceMemoryError
 from senju.machine import memory_available
 
 logger = logging.getLogger(__name__)
@@ -23,6 +25,64 @@ Kernels = Literal["eager", "repeatable", "fastest"]
 # torch compiles and captures for one thread at a time; the others only replay meanwhile
 capture_lock = threading.RLock()
 _numbers = count()
+_ERROR_LENGTH = 300  # characters of torch's message in ours
+
+
+def is_cuda(device: str) -> bool:
+    """Whether a device's name is that of a GPU."""
+    return device.partition(":")[0] == "cuda"
+
+
+def find_gpu() -> str | None:
+    """`cuda` if this process can compute on a GPU."""
+    try:
+        if torch.cuda.is_available():
+            torch.zeros(1, device="cuda").cpu()
+            return "cuda"
+    except (RuntimeError, AssertionError) as error:
+        logger.warning("the GPU cannot be used: %s", str(error).partition("\n")[0])
+    return None
+
+
+def has_native_bfloat16(device: str) -> bool:
+    """Whether a GPU computes bfloat16 itself instead of emulating it."""
+    with torch.cuda.device(device):
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+
+
+def versions_of(device: str) -> dict[str, str]:
+    """What decides the bits that a GPU computes, besides senju; empty for the CPU."""
+    if not is_cuda(device):
+        return {}
+    name = torch.cuda.get_device_name(torch.device(device))
+    return {"GPU": name, "torch": str(torch.__version__), "CUDA": str(torch.version.cuda)}
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that a GPU's memory is exhausted."""
+    if isinstance(error, torch.OutOfMemoryError | DeviceMemoryError):
+        return True
+    text = str(error)
+    has_no_room = "CUDA error: out of memory" in text or "CUDA out of memory" in text
+    return isinstance(error, RuntimeError) and (has_no_room or "STATUS_ALLOC_FAILED" in text)
+
+
+@contextlib.contextmanager
+def reporting_memory() -> Iterator[None]:
+    """Raise DeviceMemoryError, which no worker retries, where a GPU's memory is exhausted."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, DeviceMemoryError) or not is_out_of_memory(error):
+            raise
+        raise DeviceMemoryError(str(error).partition("\n")[0][:_ERROR_LENGTH]) from None
+
+
+def release_memory() -> None:
+    """Give memory that nothing uses any more back to the GPU."""
+    gc.collect()
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch has no types for it
+        torch.cuda.empty_cache()
 
 
 def default_kernels(device: torch.device) -> Kernels:

@@ -49,6 +49,14 @@ class WorkerError(SenjuError, RuntimeError):
     """Workers failed in a way that cannot be repaired; the message says how to reproduce it."""
 
 
+class DeviceMemoryError(SenjuError, RuntimeError):
+    """The memory of a GPU is exhausted; the message says which settings to lower."""
+
+
+class DeviceRoomError(ConfigError):
+    """A run does not fit into the memory of its GPU, which its first update shows."""
+
+
 class ControlError(SenjuError, RuntimeError):
     """A running run cannot be reached, or refuses a command."""
 

@@ -146,6 +146,16 @@ def processor_name() -> str:
     return names[0] if names else platform.machine()
 
 
+def processor_has_bfloat16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether the processor multiplies matrices of bfloat16 itself; false where this is unknown."""
+    try:
+        lines = cpuinfo.read_text().splitlines()
+    except OSError:
+        return False
+    flags = next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), [])
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)
+
+
 def _core_quota(folder: Path = CGROUP) -> float:
     """Cores that a container's CPU quota allows (control groups, version 2)."""
     try:

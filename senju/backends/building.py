@@ -18,7 +18,7 @@ from senju.collect.rollout import RolloutPlayer, policy_view, warm_up
 from senju.collect.shard import Shard
 from senju.collect.slots import Allocate, Ring, RingShape, new_slot
 from senju.collect.step_actor import StepProgram
-from senju.cuda import free_memory
+from senju.cuda import free_memory, reporting_memory
 from senju.games import GAMES, make_game
 from senju.games.game import Game
 from senju.models import MODELS, make_model
@@ -176,9 +176,10 @@ def new_rollout_player(
     if plan.opponents is not None:
         own = program if isinstance(program, DeviceProgram) else None  # of this process
         opponents = OpponentPlayers(game, plan.opponents, policies, models.fixed, weights_at, num_rows, own)
-    return RolloutPlayer(
-        game, policies, num_rows, clock, plan.resignation, opponents, plan.whole_games, program
-    )
+    with reporting_memory():
+        return RolloutPlayer(
+            game, policies, num_rows, clock, plan.resignation, opponents, plan.whole_games, program
+        )
 
 
 def new_shard(plan: Plan, game: Game, index: int) -> Shard:

@@ -31,6 +31,7 @@ from senju.collect.orders import NO_ORDERS, unpack_orders
 from senju.collect.rollout import STAGES
 from senju.collect.seating import Failure
 from senju.collect.step_actor import StepProgram
+from senju.cuda import reporting_memory
 from senju.games import make_game
 from senju.games.game import Game
 from senju.timing import StageClock
@@ -171,7 +172,8 @@ class RolloutHandler(Handler):
         slots = [ring.slot(index, turn) for ring in rings]
         steps = range(plan.first_step(part), plan.first_step(end))
         kept = device_slots(rings, index, turn) if self._is_on_device else []
-        self._player.play(shard, slots, self._orders, steps, kept)
+        with reporting_memory():
+            self._player.play(shard, slots, self._orders, steps, kept)
         if end == plan.num_parts:
             for ring in rings:
                 ring.complete(index, turn)

@@ -3,7 +3,8 @@
 import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,22 @@ def settings_from(config_file: Path | None, assignments: list[str] | None, **opt
     layers += [parse_assignment(text) for text in assignments or []]
     given = {key: value for key, value in options.items() if value is not None}
     return merged(*layers, given)
+
+
+@contextmanager
+def measuring(is_silent: bool) -> Iterator[Callable[[str], None]]:
+    """A function that shows the progress of a measurement; before its first call, nothing is shown."""
+    status = err.status("")
+
+    def announce(text: str) -> None:
+        if not is_silent:
+            status.update(escape(text))
+            status.start()
+
+    try:
+        yield announce
+    finally:
+        status.stop()
 
 
 def require_file_name(option: str, path: Path, *suffixes: str) -> None:

@@ -117,6 +117,8 @@ def _summary(found: Status, rows: dict[str, str]) -> Table:
     colour = COLOURS.get(found["state"], "bold")
     state = f"[{colour}]{escape(str(found['state']))}[/]"
     first = {"state": state, "update": _progress(found), "steps": count_text(found.get("steps"))}
+    if found.get("chosen"):
+        rows = {**rows, "chosen": str(found["chosen"])}
     return facts_table(first | {name: escape(text) for name, text in rows.items()}, found["run"])
 
 

@@ -7,7 +7,7 @@ import typer
 from rich.markup import escape
 
 from senju.cli.agents import episodes_table
-from senju.cli.console import command_text, out, print_json, say, settings_from
+from senju.cli.console import command_text, measuring, out, print_json, say, settings_from
 from senju.cli.display import TrainingDisplay
 from senju.cli.multi_run import train_together
 from senju.cli.options import ConfigOption, GameArgument, JsonOption, SeedSetting, SettingsOption, TrustOption
@@ -25,9 +25,9 @@ from senju.runs.run_folder import REWARDS, STRENGTH
 from senju.runs.stages import explain
 from senju.timing import add_seconds
 from senju.training.api import prepare
+from senju.training.device_memory import train_run
 from senju.training.multi_run.api import MAX_AGENTS, is_of_several, prepare_several
 from senju.training.multi_run.shares import parse_devices
-from senju.training.trainer import Trainer
 
 
 def train(
@@ -90,7 +90,11 @@ def train(
     device_list = parse_devices(devices) if devices is not None else []
     if agents is not None or (resume is not None and is_of_several(resume)):
         _refuse_checkpoint(checkpoint, resume)
-        runs = prepare_several(game, agents, device_list, run, resume, settings, workers, preset)
+        with measuring(as_json) as announce:
+            runs = prepare_several(
+                game, agents, device_list, run, resume, settings, workers, preset, announce
+            )
+        _show_choice(runs[0], as_json)
         train_together(runs, max_updates, as_json)
         return
     if len(device_list) > 1:
@@ -98,8 +102,16 @@ def train(
             f"one agent learns on one device, not on {len(device_list)}; --agents trains several"
         )
     settings = merged(settings, {"device": device_list[0]} if device_list else {})
-    prepared = prepare(game, run, resume, checkpoint, settings, workers, preset)
+    with measuring(as_json) as announce:
+        prepared = prepare(game, run, resume, checkpoint, settings, workers, preset, announce)
+    _show_choice(prepared, as_json)
     _train_one(prepared, checkpoint, max_updates, as_json)
+
+
+def _show_choice(run: Run, as_json: bool) -> None:
+    """Say which settings senju chose, and why."""
+    if run.config.chosen and not as_json:
+        say(escape(run.config.chosen))
 
 
 def _refuse_checkpoint(checkpoint: str | None, resume: Path | None) -> None:
@@ -114,13 +126,13 @@ def _train_one(prepared: Run, checkpoint: str | None, max_updates: int | None, a
     first_event = len(read_events(prepared.path))  # of this session
     with stop_on_signals() as stop:
         if as_json:
-            finished = Trainer(prepared, None, checkpoint).train(stop, max_updates)
+            finished = train_run(prepared, None, checkpoint, stop, max_updates)
             summary = prepared.summary(first_event)
             explanation = explain(_total_stages(prepared), gpu_busy=summary.get("gpu_busy"))
             print_json({**summary, "finished": finished, "explanation": explanation})
         else:
             with TrainingDisplay(out) as display:
-                finished = Trainer(prepared, display, checkpoint).train(stop, max_updates)
+                finished = train_run(prepared, display, checkpoint, stop, max_updates)
             _show_end(prepared, display, finished, first_event)
     if stop.is_set:
         raise typer.Exit(stop.exit_code)

@@ -8,6 +8,7 @@ threads step their games.
 import copy
 import logging
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -366,12 +367,6 @@ class DeviceActor(StepActor):
         if self._is_cuda:
             self._done.record(self._stream)
 
-    def replay(self) -> None:
-        """Evaluate and choose again for what was uploaded last, without waiting: a GPU's work alone."""
-        assert self._graph is not None
-        with self._on_stream():
-            self._graph.replay()
-
     def _wait(self) -> None:
         if self._is_cuda:
             self._done.synchronize()
@@ -382,6 +377,17 @@ class DeviceActor(StepActor):
         return Results(
             actions, log_probs.view(np.float32), values.view(np.float32), explored.astype(np.bool_)
         )
+
+    def time_steps(self, count: int) -> float:
+        """Seconds of one step without its upload, averaged over `count` steps."""
+        with self._on_stream():
+            self._launch()
+            self._wait()
+            began = perf_counter()
+            for _ in range(count):
+                self._launch()
+            self._wait()
+            return (perf_counter() - began) / count
 
     def evaluate(self, observations: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
         count = len(observations[0])

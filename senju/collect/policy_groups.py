@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from senju.collect.actor import Actor, NetworkOutput, StackedActor
+from senju.collect.device_actor import DeviceActor
 from senju.collect.device_columns import DeviceSlot
 from senju.collect.policy import PolicyInPlay
 from senju.collect.step_actor import StepProgram
@@ -131,6 +132,11 @@ class DeviceGroup(PolicyGroup):
             self._actor.evaluate([each[start : start + self._batch] for each in flat]) for start in batches
         ]
         return list(np.concatenate(found, axis=1)) if found else [np.zeros(0, np.float32) for _ in flat]
+
+    def time_steps(self, count: int) -> float:
+        """Seconds of one evaluation and choice without uploads, averaged over `count`."""
+        assert isinstance(self._actor, DeviceActor), "only this process can time its device"
+        return self._actor.time_steps(count)
 
     def value_later(self, seen: Sequence[Observations], chosen: NDArray[np.int64], time: int) -> None:
         self._later.append(_Later(time, chosen, seen))

@@ -1,23 +1,27 @@
 """The settings of a whole run, and whether its parts fit each other."""
 
+import logging
+from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import torch
 import yaml
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from senju.algorithms import ALGORITHMS
 from senju.algorithms.learner_runner import LearnerSettings
 from senju.backends import BACKENDS
+from senju.backends.building import importable_plan, new_models
+from senju.backends.measuring import Announce, MachineMeter, MemoryNeed, Meter, memory_need
 from senju.backends.options import GameEndOptions
 from senju.backends.plan import Plan
 from senju.collect.device_actor import DeviceEvaluation
 from senju.collect.seating import Seating
 from senju.collect.shard import count_shards
 from senju.config import Part, Settings, merged, read_yaml, validated
-from senju.cuda import Kernels
+from senju.cuda import Kernels, find_gpu, is_cuda
 from senju.divisors import divisors
 from senju.errors import ConfigError
 from senju.games import GAMES, make_game
@@ -27,10 +31,13 @@ from senju.models import MODELS
 from senju.opponents.opponent_players import OpponentSettings, OpponentSpec
 from senju.opponents.players import KNOWN_OPPONENTS
 from senju.opponents.pool import OpponentsConfig
+from senju.runs.automatic import AUTO, BACKEND, resolve_automatic
 from senju.runs.parallel_options import LearnerKind, RunParallelOptions
-from senju.runs.presets import preset, preset_for
+from senju.runs.presets import preset, preset_for, preset_variants
 from senju.runs.seats import SeatConfig, policies_of, resolved_part, settings_of_seats
 from senju.trust import require_trust
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_PARTS: Settings = {
     "model": {"name": "mlp"},
@@ -137,6 +144,19 @@ class RunConfig(Part):
         le=1024,
         description="Math threads of the learner; 0: all cores, in async mode what workers leave.",
     )
+    chosen: str = Field(
+        "", description="Why senju chose the automatic settings of this run; a note without effect."
+    )
+    automatic: tuple[str, ...] = Field(
+        (), description="The settings that senju chose; its sizes may shrink where GPU memory runs out."
+    )
+
+    @field_validator("device")
+    @classmethod
+    def _is_concrete(cls, device: str) -> str:
+        if device == AUTO:
+            raise ValueError("a run has one device: name it; only settings of new runs may be auto")
+        return device
 
     @cached_property
     def decisions_per_update(self) -> int:
@@ -277,21 +297,88 @@ def require_device(device: str) -> None:
         raise ConfigError(f"device={device!r} cannot be used here: {reason}") from None
 
 
-def resolve_config(game: str | None = None, *layers: Settings, variant: str | None = None) -> RunConfig:
+def resolve_config(
+    game: str | None = None,
+    *layers: Settings,
+    variant: str | None = None,
+    announce: Announce = logger.info,
+    num_runs: int = 1,
+) -> RunConfig:
     """The settings of a run: defaults, then the game's preset, then the given layers in order.
 
-    `variant` names another preset of the game instead of the usual one.
+    `variant` names another preset of the game instead of the usual one. `auto` becomes a value; where this
+    needs a measurement, `announce` gets its progress. `num_runs` runs share this machine.
     """
     given = merged({"game": {}}, *layers, {"game": game} if game else {})
     name = given["game"].get("name") if isinstance(given["game"], dict) else None
     if name is None:
         raise ConfigError(f"no game given; known are {', '.join(GAMES.names())}")
     GAMES.get(name)
-    ready_made = preset_for(str(name), given) if variant is None else preset(str(name), variant)
-    config = resolve_parallel(validated(RunConfig, merged(DEFAULT_PARTS, ready_made, given)), given)
+    settings = _with_preset(str(name), given, variant)
+    resolved = resolve_automatic(
+        settings,
+        config_of=partial(validated, RunConfig),
+        meter_of=partial(_new_meter, announce, num_runs),
+        need_of=_memory_need,
+        is_importable=_is_importable,
+    )
+    if BACKEND in resolved.automatic:
+        given = merged(given, {"backend": resolved.settings["backend"]})
+    config = resolve_parallel(validated(RunConfig, resolved.settings), given)
     require_device(config.device)
     # resolved, since rounding may depend on it: a resume must not take another machine's cores
-    return config.model_copy(update={"threads": config.threads or _math_threads(config)})
+    threads = config.threads or _math_threads(config)
+    chosen = {"chosen": resolved.chosen, "automatic": resolved.automatic} if resolved.chosen else {}
+    return config.model_copy(update={"threads": threads, **chosen})
+
+
+def chosen_settings(config: RunConfig) -> Settings:
+    """The settings that were chosen automatically, with the note, for other runs like this one."""
+    if not config.chosen:
+        return {}
+    values, found = config.model_dump(mode="json"), Settings()
+    for path in config.automatic:
+        part, _, name = path.partition(".")
+        found = merged(found, {part: {name: values[part][name]} if name else values[part]})
+    return found | {"device": config.device, "chosen": config.chosen, "automatic": config.automatic}
+
+
+def _with_preset(game: str, given: Settings, variant: str | None) -> Settings:
+    """Defaults, preset and given settings with the device resolved, but otherwise as they are.
+
+    On a GPU the preset for GPUs is the usual one, unless another algorithm is given.
+    """
+    ready_made = preset_for(game, given) if variant is None else preset(game, variant)
+    device = given.get("device", ready_made.get("device", AUTO))
+    if device == AUTO:
+        device = find_gpu() or "cpu"
+    if variant is None and is_cuda(str(device)) and "gpu" in preset_variants(game):
+        for_gpus = preset(game, "gpu")
+        usual, asked = (merged(DEFAULT_PARTS, each)["algorithm"] for each in (for_gpus, given))
+        if not isinstance(asked, Mapping) or asked["name"] == usual["name"]:
+            ready_made = for_gpus
+    settings = merged(ready_made, given, {"device": device})
+    defaults = {part: own for part, own in DEFAULT_PARTS.items() if part != "backend" or part in settings}
+    return merged(defaults, settings)
+
+
+def _new_meter(announce: Announce, num_runs: int, config: RunConfig) -> Meter:
+    require_device(config.device)
+    return MachineMeter(config.plan, config.device, announce, num_runs)
+
+
+def _memory_need(config: RunConfig) -> MemoryNeed:
+    game = make_game(**config.game)
+    return memory_need(config.plan, game, new_models(config.plan, game).sizes)
+
+
+def _is_importable(config: RunConfig) -> bool:
+    """Whether worker processes can import the classes that the run names."""
+    try:
+        importable_plan(config.plan)
+    except ConfigError:
+        return False
+    return True
 
 
 def resolve_parallel(config: RunConfig, given: Settings) -> RunConfig:

@@ -44,6 +44,7 @@ class Outline(Part):
     game: Settings
     collect: CollectConfig = CollectConfig()
     total_steps: int = RunConfig.model_fields["total_steps"].default
+    chosen: str = ""
 
     def total_updates(self, metrics: list[Record]) -> int | None:
         """Updates until total_steps are reached; None if unknown."""
@@ -108,6 +109,7 @@ class RunFolder:
             "evaluations": [record for record in evaluations if record["update"] == last],
             "episodes": self.episodes[-1:],
             "set_aside": sum(event["kind"] == "set_aside" for event in events),
+            "chosen": self.outline.chosen,
             "learners_replaced": sum(event["kind"].startswith("learner_") for event in events),
             **_gpu_summary(metrics),
         }

@@ -1,5 +1,6 @@
 """`senju.train` and `senju.train_dqn`: one call that trains a game."""
 
+import logging
 import os
 from datetime import datetime
 from itertools import count
@@ -8,6 +9,7 @@ from typing import Any
 
 from senju.arguments import as_path, is_whole, require_listener
 from senju.backends.building import PlanModels
+from senju.backends.measuring import Announce
 from senju.backends.shared_block import require_room
 from senju.config import PartT, Settings, merged, shown, validated
 from senju.errors import ConfigError
@@ -16,12 +18,16 @@ from senju.evaluation.opponents import load_fixed, make_player, with_full_path, 
 from senju.games import make_game
 from senju.machine import available_cores
 from senju.runs.agent import Agent
+from senju.runs.automatic import AUTO
 from senju.runs.interrupt import stop_on_signals
 from senju.runs.run import Run, new_models
 from senju.runs.run_config import RunConfig, require_device, resolve_config, resolve_parallel
-from senju.training.trainer import Trainer, TrainingListener
+from senju.training.device_memory import train_run
+from senju.training.trainer import TrainingListener
 from senju.trust import accept_named, trusting
 from senju.workers.script import refuse_unguarded
+
+logger = logging.getLogger(__name__)
 
 _LONG = 256  # steps of an episode, if the rules set no limit
 _OPTIONAL = ("num_workers", "learning_steps_per_batch", "max_episode_steps")
@@ -59,7 +65,7 @@ def train(
     with trusting(trust):
         prepared = prepare(game, run, resume, from_checkpoint, settings, workers, preset)
     with stop_on_signals() as stop:
-        Trainer(prepared, listener, from_checkpoint).train(stop, max_updates)
+        train_run(prepared, listener, from_checkpoint, stop, max_updates)
     if stop.is_set:
         raise KeyboardInterrupt(f"stopped; go on with resume={str(prepared.path)!r}")
     return prepared
@@ -71,7 +77,7 @@ def train_dqn(
     episodes_per_batch: int = 4,
     learning_steps_per_batch: int | None = None,
     batch_size: int = 256,
-    device: str = "cpu",
+    device: str = "auto",
     *,
     game: str | Settings,
     opponents: Any = "pool",
@@ -85,12 +91,12 @@ def train_dqn(
     """Train an agent by DQN for `n_episodes` episodes against opponents, and return it.
 
     Each worker plays `episodes_per_batch` whole episodes, then the learner takes
-    `learning_steps_per_batch` steps on `batch_size` decisions from the replay, on `device`. The default is
-    two workers fewer than cores, at least one, and as many learning steps as episodes in a batch. Learning
-    begins as soon as `batch_size` decisions have a known outcome. `opponents` are those of `senju.train`;
-    None is plain self-play. Episodes longer than `max_episode_steps` (default: the longest that the rules
-    allow) are cut there. Further `settings` are those of a run, like `algorithm={"n_step": 3}` or
-    `evaluation={"interval": 0}`.
+    `learning_steps_per_batch` steps on `batch_size` decisions from the replay, on `device` (`auto`: a GPU if
+    there is one). The default is two workers fewer than cores, at least one, and as many learning steps as
+    episodes in a batch. Learning begins as soon as `batch_size` decisions have a known outcome. `opponents`
+    are those of `senju.train`; None is plain self-play. Episodes longer than `max_episode_steps` (default:
+    the longest that the rules allow) are cut there. Further `settings` are those of a run, like
+    `algorithm={"n_step": 3}` or `evaluation={"interval": 0}`.
 
     The batch, and so the result, depends on `num_workers` times `episodes_per_batch`; the run in the folder
     `run` can be resumed with any number of workers.
@@ -104,7 +110,7 @@ def train_dqn(
         replay_size=replay_size,
         max_episode_steps=max_episode_steps,
     )
-    chosen = resolve_config(None, {"game": game}).game
+    chosen = resolve_config(None, {"game": game, "device": "cpu"}).game
     rules = make_game(**chosen)
     workers = num_workers or max(1, available_cores() - 2)
     episodes = workers * episodes_per_batch
@@ -164,18 +170,23 @@ def prepare(
     settings: Settings,
     workers: int | None = None,
     preset: str | None = None,
+    announce: Announce = logger.info,
 ) -> Run:
-    """The run to train: a new one in the folder `run`, or the one to resume."""
+    """The run to train: a new one in the folder `run`, or the one to resume.
+
+    `announce` gets the progress of the measurement that automatic settings need.
+    """
     settings = with_opponents(settings)
     accept_named(game)
     folder = None if run is None else as_path("run", run)
     resumed = None if resume is None else as_path("resume", resume)
     if workers is not None:
-        settings = _with_workers(settings, workers, Run(resumed).config.backend if resumed else {})
+        usual = _resumed_backend(resumed) if resumed else AUTO
+        settings = _with_workers(settings, workers, usual)
     if resumed is None:
         if checkpoint is not None:
             raise ConfigError(f"{shown(checkpoint)} names a checkpoint; name the run as well, with resume")
-        return _prepare_run(game, folder, settings, preset)
+        return _prepare_run(game, folder, settings, preset, announce)
     if preset is not None:
         raise ConfigError(f"preset={shown(preset)} is for new runs; {resume} has its settings already")
     if run is not None:
@@ -183,19 +194,30 @@ def prepare(
     return _prepare_resume(resumed, game, checkpoint, settings)
 
 
-def _with_workers(settings: Settings, num_workers: int, before: Settings) -> Settings:
-    """Settings for this number of workers: of the named backend, or of the run's, or of `processes`."""
+def _resumed_backend(run: Path) -> str:
+    """The backend of a run that is resumed with a number of workers."""
+    name = str(Run(run).config.backend["name"])
+    return name if name != "serial" else "processes"
+
+
+def _with_workers(settings: Settings, num_workers: int, usual: str) -> Settings:
+    """Settings for this number of workers: of the named backend, or else of the usual one."""
     given = merged({"backend": {}}, settings)["backend"]
     if not isinstance(given, dict):
         return settings  # validation reports the error later
-    named = given.get("name") or before.get("name")
-    name = named if named not in (None, "serial") else "processes"
-    return merged(settings, {"backend": {"name": name, "num_workers": num_workers}})
+    named = given.get("name")
+    if named == "serial":
+        named = "processes"
+    return merged(settings, {"backend": {"name": named or usual, "num_workers": num_workers}})
 
 
-def _prepare_run(game: str | None, folder: Path | None, settings: Settings, preset: str | None) -> Run:
+def _prepare_run(
+    game: str | None, folder: Path | None, settings: Settings, preset: str | None, announce: Announce
+) -> Run:
     """A new run; its folder is made after its settings are found valid."""
-    config = _with_good_opponents(resolve_config(game, settings, variant=preset))
+    config = _with_good_opponents(resolve_config(game, settings, variant=preset, announce=announce))
+    if config.chosen:
+        logger.info("%s", config.chosen)
     rules = make_game(**config.game)
     models = new_models(rules, config)  # refuses a network that does not fit the game
     load_fixed(rules, config.opponents.fixed if config.has_opponents else ())  # a resume has them saved

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from senju.algorithms.learner import LearnerState
 from senju.collect.shard import ShardState, new_shard_state
+from senju.cuda import versions_of
 from senju.errors import CheckpointError
 from senju.evaluation.opponents import FixedOpponent, specs_as_dicts
 from senju.models import make_model
@@ -42,6 +43,8 @@ class RunPersistence:
         self._store = BlobStore(run.checkpoints.blobs)
         self._savers: dict[int, RingSaver] = {}  # by the seat whose policy learns from it
         self._blobs: dict[int, str] = {}  # of opponents' weights, by the opponent's number
+        self._versions = versions_of(self.config.device)  # with which the run began
+        self.changed_versions = ""  # a sentence, if a resumed run began with others
         here = run.path.resolve()
         plan = self.config.plan.model_copy(update={"folder": str(here), "sockets": (str(here / SOCKET),)})
         self.loop = Loop(self.config, run.game, fixed=self._saved_fixed(), plan=plan)
@@ -106,6 +109,8 @@ class RunPersistence:
             for name, array in shard._asdict().items():
                 tensors[f"shard.{index}.{name}"] = _as_bytes(array)
         content = {**counters, "learner": state.numbers, **self.run.identity(DECIDING_PARTS)}
+        if self._versions:
+            content["versions"] = self._versions
         turns: list[str] = []
         for seat, saver in self._savers.items():
             turns += saver.finish(self._first_turn(seat, update), update - 1)
@@ -138,6 +143,7 @@ class RunPersistence:
         checkpoint = self.run.load(path, DECIDING_PARTS)
         with restoring_from(path):
             self._restore_state(checkpoint.state, checkpoint.tensors)
+        self._compare_versions(checkpoint.state.get("versions"))
         self.run.checkpoints.set_aside_after(path)
         logger.info("resumed from %s", path.name)
         return checkpoint.state
@@ -158,6 +164,22 @@ class RunPersistence:
             loop.pool.load(state["pool"], own, tensors["pool.totals"].numpy())
         states = [self._read_shard(tensors, index) for index in range(loop.plan.num_shards)]
         loop.backend.restore(states, turn=state["update"])
+
+    def _compare_versions(self, began_with: Any) -> None:
+        """Keep what the run began with, and say where this machine differs from it."""
+        if not isinstance(began_with, dict) or not began_with:  # on the CPU, or of an older version
+            return
+        now, self._versions = self._versions, began_with
+        differences = [
+            f"{name} {began_with.get(name)} is now {now.get(name)}"
+            for name in sorted({*began_with, *now})
+            if began_with.get(name) != now.get(name)
+        ]
+        if differences:
+            self.changed_versions = (
+                f"the run began on another GPU or version: {', '.join(differences)}; its results may differ "
+                "from those of an uninterrupted run"
+            )
 
     def _first_turn(self, seat: int, update: int) -> int:
         """The oldest turn in a policy's ring that a checkpoint after this update needs."""

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from senju.collect.slots import Rollout
+from senju.cuda import is_out_of_memory
 from senju.evaluation.episodes import EpisodesResult
 from senju.evaluation.evaluators import Evaluation, new_evaluator
 from senju.evaluation.matches import MatchResult
+from senju.events import new_event
 from senju.gpus import GPU_FIELDS
 from senju.machine import available_cores, math_threads
 from senju.memory import keep_freed_memory
@@ -24,6 +26,7 @@ from senju.runs.run import Run
 from senju.runs.stages import explain
 from senju.runs.timeline import LEARNER
 from senju.timing import StageClock, add_seconds
+from senju.training.memory_shortage import explain_shortage
 from senju.training.persistence import RunPersistence
 from senju.trust import remember
 
@@ -86,6 +89,7 @@ class Trainer:
         self._live = LiveRun(self.backend, self._report, lambda event: self._monitor.note(event, self.update))
         self._latest: TrainingProgress | None = None
         self._engine: dict[str, Any] = {}
+        self._has_learned = False  # in this session
 
     def train(self, stop: StopRequest | None = None, max_updates: int | None = None) -> bool:
         """Train until done, or until asked to stop; return whether the run is finished.
@@ -93,7 +97,16 @@ class Trainer:
         `max_updates` bounds the updates of this call. Stopping saves what was learned; an error leaves
         the last checkpoint as it was.
         """
-        stop = stop or StopRequest()
+        try:
+            return self._train(stop or StopRequest(), max_updates)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            newest = self.run.checkpoints.newest_update if self.run.checkpoints.all() else None
+            shortage = explain_shortage(self.config, str(error), self.update, self._has_learned, newest)
+        raise shortage  # outside, since the error's traceback would keep the memory
+
+    def _train(self, stop: StopRequest, max_updates: int | None) -> bool:
         remember(self.config.model_dump(mode="json"), self.run.path)
         keep_freed_memory()
         with (
@@ -166,7 +179,7 @@ class Trainer:
             metrics = self.loop.learn(rollouts) | self._describe_games(rollouts) | lag
         with span("publish", update=number), self._clock.stage("publish"):
             self.loop.publish()
-        self.update = number
+        self.update, self._has_learned = number, True
         self.steps += self.loop.count_steps(rollouts)
         self._persistence.note_turn(number)
         collecting, sample = self._monitor.after_update(number)
@@ -252,6 +265,7 @@ class Trainer:
             "update": self.update,
             "total_updates": self.total_updates,
             "steps": self.steps,
+            "chosen": self.config.chosen,
         }
         if latest is None:
             return found
@@ -293,6 +307,9 @@ class Trainer:
             self.update, self.seconds = saved["update"], saved["seconds"]
             # 0.1.0 kept no steps
             self.steps = saved.get("steps", self.update * self.config.decisions_per_update)
+        if self._persistence.changed_versions:
+            logger.warning("%s", self._persistence.changed_versions)
+            self._monitor.note(new_event("versions_differ", self._persistence.changed_versions), self.update)
         self.loop.publish_all()
 
     def _describe_games(self, rollouts: list[Rollout]) -> dict[str, float]:

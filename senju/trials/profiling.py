@@ -128,7 +128,7 @@ class Probe:
 
 def probe(game: str, updates: int = 3) -> Probe:
     """Train a game for a few updates, and keep nothing."""
-    config = resolve_config(game, {"total_steps": 2**40, "evaluation": {"interval": 0}})
+    config = resolve_config(game, {"total_steps": 2**40, "device": "cpu", "evaluation": {"interval": 0}})
     found = profile(config, config.backend, updates)
     seconds: dict[str, float] = {}
     for span in found.timeline.spans():

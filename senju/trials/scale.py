@@ -38,7 +38,10 @@ def shared_evenly(workers: Sequence[int]) -> Scale:
 
 
 def scaled_config(game: str | None, scale: Scale, *layers: Settings) -> RunConfig:
-    """A config at that scale: the game's preset, then the scale, then the given layers in order."""
+    """A config at that scale: the game's preset, then the scale, then the given layers in order.
+
+    The device is the CPU unless the layers name another one.
+    """
     given = merged({"game": {}}, *layers, {"game": game} if game else {})
     name = given["game"].get("name") if isinstance(given["game"], dict) else None
     asked = given.get("collect", {})
@@ -47,7 +50,7 @@ def scaled_config(game: str | None, scale: Scale, *layers: Settings) -> RunConfi
     usual = merged(DEFAULT_PARTS, {"collect": CollectConfig().model_dump()}, preset_for(str(name), given))
     collect = _collect_settings(scale, usual["collect"], asked)
     algorithm = _algorithm_settings(scale, collect | asked, usual, given)
-    return resolve_config(game, {"collect": collect, "algorithm": algorithm}, *layers)
+    return resolve_config(game, {"device": "cpu", "collect": collect, "algorithm": algorithm}, *layers)
 
 
 def _collect_settings(scale: Scale, usual: Settings, asked: Settings) -> Settings:

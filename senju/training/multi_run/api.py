@@ -1,5 +1,6 @@
 """`senju.train_several`: several agents side by side; their folder holds agent_1, …, each an ordinary run."""
 
+import logging
 import os
 import re
 from collections.abc import Sequence
@@ -7,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from senju.arguments import as_path, is_whole
+from senju.backends.measuring import Announce
 from senju.config import Settings, merged, shown
 from senju.errors import ConfigError, RunFolderError, WorkerError
 from senju.evaluation.opponents import with_opponents
 from senju.runs.interrupt import stop_on_signals
 from senju.runs.run import Run
-from senju.runs.run_config import RunConfig, resolve_config
+from senju.runs.run_config import RunConfig, chosen_settings, resolve_config
 from senju.runs.run_folder import ARENA, CONFIG, new_folder, refuse_links
 from senju.training.api import checked_arguments, free_folder, prepare
 from senju.training.multi_run.comparison import COMPARISON
@@ -20,6 +22,8 @@ from senju.training.multi_run.group import GroupListener, Trainee, new_trainees,
 from senju.training.multi_run.shares import deal_out, on_cores, share_out, usable_cores
 from senju.training.persistence import DECIDING_PARTS
 from senju.trust import trusting
+
+logger = logging.getLogger(__name__)
 
 MAX_AGENTS = 256
 _NAME = re.compile(r"agent_([1-9][0-9]*)")
@@ -73,6 +77,7 @@ def prepare_several(
     settings: Settings,
     workers: int | None = None,
     preset: str | None = None,
+    announce: Announce = logger.info,
 ) -> list[Run]:
     """The runs to train: those of the folder to resume, or new ones in the folder `run`.
 
@@ -94,7 +99,15 @@ def prepare_several(
     if not is_whole(num_agents, 1, MAX_AGENTS):
         raise ConfigError(f"agents={shown(num_agents)}: expected 1 to {MAX_AGENTS}")
     settings = with_opponents(settings)
-    first = resolve_config(game, settings, variant=preset)
+    first = resolve_config(
+        game,
+        settings,
+        {"device": devices[0]} if devices else {},
+        variant=preset,
+        announce=announce,
+        num_runs=num_agents,
+    )
+    settings = merged(settings, chosen_settings(first))  # measured once, for all
     own = [
         merged(settings, {"seed": first.seed + index, "device": device})
         for index, device in enumerate(deal_out(devices or [first.device], num_agents))

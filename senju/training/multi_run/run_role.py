@@ -10,8 +10,9 @@ from senju.errors import SenjuError
 from senju.evaluation.matches import MatchResult
 from senju.runs import interrupt
 from senju.runs.run import Run
+from senju.training.device_memory import train_run
 from senju.training.multi_run.shares import Cores, on_cores
-from senju.training.trainer import Trainer, TrainingListener, TrainingProgress
+from senju.training.trainer import TrainingListener, TrainingProgress
 from senju.workers.process import STOP_SIGNALS, ProcessExecutor, ProcessHandle
 from senju.workers.role import Handler, Payload, Role, Start
 from senju.workers.tasks import Assignment
@@ -88,7 +89,7 @@ class RunHandler(Handler, TrainingListener):
         try:
             with interrupt.stop_on_signals() as stop:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # blocked since the start
-                is_finished = Trainer(Run(path, trust), self).train(stop, max_updates)
+                is_finished = train_run(Run(path, trust), self, None, stop, max_updates)
         except SenjuError as error:
             return Payload({"why": str(error)})
         self._report_progress()
