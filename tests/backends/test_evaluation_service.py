@@ -24,6 +24,7 @@ def service() -> Iterator[EvaluationService]:
     """A service beside a backend that publishes weights and keeps rollouts."""
     with started(HOST_PLAN, "threads", num_workers=1) as backend:
         backend.publish(weights_of(HOST_PLAN, 1), 7, Orders(7))
+        backend.rings[0].columns.seats[...] = -1  # the positions are empty: nothing is chosen
         assert backend._program is not None
         models = new_models(HOST_PLAN, GAME).policies
         served = EvaluationService(
