@@ -88,6 +88,12 @@ class Networks:
         exchange.orders[:] = self._published[self._weights.num_bytes :]
         return self._stamp
 
+    def finish(self) -> None:
+        """Wait until nothing is written to a rollout's slots any more."""
+        with self.lock:
+            for group in self.groups:
+                group.actor.finish()
+
 
 class _Attempts:
     """The newest attempt at a rollout of each shard. Requests for older ones come from workers that ended."""
@@ -107,8 +113,7 @@ class _Attempts:
                 return False
             self._newest[shard] = attempt, networks
         if before is not networks:
-            with before.lock:  # what it still writes to the shard's slots is done
-                pass
+            before.finish()
         return True
 
     def is_newest(self, shard: int, attempt: int) -> bool:
@@ -137,7 +142,10 @@ class _Session:
             self.is_serving = False
             if reply is None:
                 return
-            self.line.send(reply)
+            try:
+                self.line.send(reply)
+            except OSError:  # the worker has ended
+                return
 
     def _answer(self, request: Request, values: list[Any]) -> Sequence[Any] | None:
         """The reply; None if the worker has ended, as far as its replacement or its shard can tell."""
@@ -274,8 +282,6 @@ class EvaluationService:
         torch.set_num_threads(1)  # of this thread: as workers have
         try:
             session.serve()
-        except OSError:  # the worker has ended
-            pass
         except BaseException as error:  # noqa: BLE001  # the user's network may raise anything
             self._report(session.index, error)
             while session.line.receive() is not None:  # the team ends the worker

@@ -42,7 +42,7 @@ class RemoteProgram(StepProgram):
 
     def ask(self, request: Request, *values: Any) -> list[Any]:
         """Send a request and wait for its reply."""
-        self._line.send((request, *values))
+        self._line.send((request, *values))  # ConnectionError if it is already gone
         reply = self._line.receive()
         if reply is None:
             raise ConnectionError("the training process evaluates no more")
@@ -52,6 +52,10 @@ class RemoteProgram(StepProgram):
         """Play this rollout with the newest weights; return their stamp. Their orders are in the exchange."""
         (stamp,) = self.ask(Request.TAKE, shard, turn, attempt)
         return int(stamp)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._line.close()
 
     def end(self, is_complete: bool) -> None:
         """End a task; `is_complete` if the rollout is."""

@@ -17,16 +17,21 @@ from tests.facts import assert_mentions
 pytestmark = pytest.mark.slow
 
 
-def test_network_that_raises_ends_the_training_at_once_with_its_traceback(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "error"), [("raise", "RuntimeError"), ("raise OSError", "FileNotFoundError")]
+)
+def test_network_that_raises_ends_the_training_at_once_with_its_traceback(
+    tmp_path: Path, kind: str, error: str
+) -> None:
     plan = trapped_plan(tmp_path)
     with nothing_is_left():
         with started(plan, "processes", num_workers=2) as backend:
             play(backend, plan, 1)
-            order_network(plan, "raise")
+            order_network(plan, kind)
             with pytest.raises(WorkerError) as caught:
                 backend.collect()
             text = str(caught.value)
-            assert_mentions(text, "evaluating on cpu for worker", "RuntimeError: the trap is sprung")
+            assert_mentions(text, "evaluating on cpu for worker", f"{error}: the trap is sprung")
             assert_mentions(text, "trap_models.py")
             with pytest.raises(WorkerError):
                 backend.collect()

@@ -37,6 +37,8 @@ class Trapped(Model):
         kind = self._take_order(len(observation))
         if kind == "raise":
             raise RuntimeError("the trap is sprung")
+        if kind == "raise OSError":
+            raise FileNotFoundError("the trap is sprung")
         if kind == "nan":
             logits = logits.clone()
             logits[1] = torch.nan
