@@ -126,7 +126,9 @@ def _show(
     )
     for warning in warnings:
         say(f"[yellow]•[/] {escape(warning)}.")
-    if not best.changes:
+    if len(trials) == 1:
+        say("No other settings were tried: all are given, or the time was too short.")
+    elif not best.changes:
         say("Nothing that was tried is faster.")
     if written is not None:
         say(f"Train with the best: {command_text('train --config', written)}")
