@@ -28,9 +28,9 @@ _numbers = count()
 _ERROR_LENGTH = 300  # characters of torch's message in ours
 
 
-def is_cuda(device: str) -> bool:
+def is_cuda(device: object) -> bool:
     """Whether a device's name is that of a GPU."""
-    return device.partition(":")[0] == "cuda"
+    return isinstance(device, str) and device.partition(":")[0] == "cuda"
 
 
 def find_gpu() -> str | None:

@@ -18,6 +18,7 @@ import senju
 from senju.cli import console
 from senju.cli.app import app
 from senju.config import Settings, merged
+from senju.runs import run_config
 from senju.runs.run import Run
 from senju.trust import STATE_VARIABLE
 from senju.workers.fork_server import ForkServerLease
@@ -195,6 +196,14 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What is trusted after a test is not trusted by the user who runs it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(STATE_VARIABLE, str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_gpu_unless_named() -> Iterator[None]:
+    """Runs whose settings name no device use the CPU, also where the tests find a GPU."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_config, "find_gpu", lambda: None)
         yield
 
 

@@ -18,6 +18,7 @@ from senju.cli.reproduce import reproduce
 from senju.cli.soak import soak
 from senju.cli.status import status
 from senju.cli.train import train
+from senju.cli.tune import tune
 from senju.cli.usi import usi
 from senju.cli.verify import verify
 from senju.version import __version__
@@ -39,5 +40,5 @@ def senju(
 
 USING = (train, evaluate, arena, play, usi, games, explain_action, doctor)
 STEERING = (status, pause, resume, reset, workers)
-TRYING = (verify, bench, profile, soak, reproduce)
+TRYING = (verify, bench, tune, profile, soak, reproduce)
 app = new_app(senju, *USING, *STEERING, *TRYING)

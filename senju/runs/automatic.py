@@ -101,7 +101,7 @@ def resolve_automatic(
     """Replace every `auto` in complete settings whose device is known; measure only for a GPU."""
     device = settings["device"]
     explicit = [path for path in AUTOMATIC if value_at(settings, path) == AUTO]
-    if not is_cuda(str(device)):
+    if not is_cuda(device):
         if not explicit:
             return Resolved(settings)
         config = config_of(_valid_meanwhile(settings, explicit))

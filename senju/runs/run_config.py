@@ -352,7 +352,7 @@ def _with_preset(game: str, given: Settings, variant: str | None) -> Settings:
     device = given.get("device", ready_made.get("device", AUTO))
     if device == AUTO:
         device = find_gpu() or "cpu"
-    if variant is None and is_cuda(str(device)) and "gpu" in preset_variants(game):
+    if variant is None and is_cuda(device) and "gpu" in preset_variants(game):
         for_gpus = preset(game, "gpu")
         usual, asked = (merged(DEFAULT_PARTS, each)["algorithm"] for each in (for_gpus, given))
         if not isinstance(asked, Mapping) or asked["name"] == usual["name"]:

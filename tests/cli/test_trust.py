@@ -55,6 +55,7 @@ COMMANDS: dict[str, Callable[[Path, Path], Arguments]] = {
     "workers": lambda run, file: [run, "2"],
     "verify": lambda run, file: ["--config", run / "config.yaml"],
     "bench": lambda run, file: ["--config", run / "config.yaml"],
+    "tune": lambda run, file: ["--config", run / "config.yaml", "--seconds", "1"],
     "profile": lambda run, file: ["--config", run / "config.yaml"],
     "soak": lambda run, file: ["--config", run / "config.yaml"],
     "reproduce": lambda run, file: [file],

@@ -121,7 +121,7 @@ def test_opponents_run_may_vanish_after_the_start(train_small: Train) -> None:
 
 def test_every_setting_decides_the_result_or_may_change_or_belongs_to_the_machine() -> None:
     parts = {name.partition(".")[0] for name in (*DECIDING_PARTS, *CHANGEABLE_ON_RESUME)}
-    assert parts | {"device", "threads"} == set(RunConfig.model_fields)
+    assert parts | {"device", "threads", "kernels", "chosen", "automatic"} == set(RunConfig.model_fields)
     assert set(DECIDING_PARTS).isdisjoint(CHANGEABLE_ON_RESUME)
 
 
