@@ -30,7 +30,7 @@ from senju.collect.device_actor import DeviceActor, DeviceProgram
 from senju.collect.orders import Orders
 from senju.collect.shard import Shard
 from senju.collect.slots import new_slot
-from senju.config import Settings, merged
+from senju.config import Settings
 from senju.games import make_game
 from senju.games.rows import ACTION, choose_at_random
 from senju.gpus import GpuSampler, summarise
@@ -69,7 +69,14 @@ TRAINING = [
 ]
 
 
-def config_of(game: str, model: str, shards: int, rows: int, steps: int, **changes: Any) -> RunConfig:
+def ppo_of(minibatch_size: int) -> Settings:
+    """PPO with one epoch."""
+    return {"name": "ppo", "epochs": 1, "minibatch_size": minibatch_size, "precision": "bfloat16"}
+
+
+def config_of(
+    game: str, model: str, shards: int, rows: int, steps: int, algorithm: Settings | None = None
+) -> RunConfig:
     """A run whose device evaluates and learns."""
     settings: Settings = {
         "device": "cuda",
@@ -81,11 +88,11 @@ def config_of(game: str, model: str, shards: int, rows: int, steps: int, **chang
             "precision": "bfloat16",
         },
         "model": MODELS.get(model, {"name": model}),
-        "algorithm": {"name": "ppo", "epochs": 1, "minibatch_size": rows, "precision": "bfloat16"},
+        "algorithm": algorithm or ppo_of(rows),
         "backend": {"name": "threads", "num_workers": min(shards, 2 * available_cores())},
         "total_steps": 2**50,
     }
-    return resolve_config(game, merged(settings, changes))
+    return resolve_config(game, settings)
 
 
 def evaluation_alone(plan: Plan, repeats: int) -> tuple[list[float], float]:
@@ -227,7 +234,7 @@ def training(config: RunConfig, repeats: int, warm_ups: int = 2) -> Json:
 def ppo(case: tuple[str, str, int, int, int, int], repeats: int) -> Json:
     """PPO end to end, with what evaluation and learning alone allow together."""
     game, model, shards, rows, steps, minibatch = case
-    config = config_of(game, model, shards, rows, steps, algorithm={"minibatch_size": minibatch})
+    config = config_of(game, model, shards, rows, steps, ppo_of(minibatch))
     alone, _ = evaluation_alone(config.plan, repeats)
     torch.cuda.empty_cache()
     found = training(config, repeats)
@@ -245,10 +252,7 @@ def ppo(case: tuple[str, str, int, int, int, int], repeats: int) -> Json:
 def others(repeats: int) -> Json:
     """DQN with its replay on the GPU, and many independent agents."""
     replay = {"name": "dqn", "batch_size": 4096, "replay_size": 4_000_000, "replay_ratio": 1.0}
-    dqn = config_of("connect_four", "MLP 256-256", 16, 2048, 32)
-    dqn = resolve_config(
-        "connect_four", merged(dqn.model_dump(mode="json"), {"algorithm": None}), {"algorithm": replay}
-    )
+    dqn = config_of("connect_four", "MLP 256-256", 16, 2048, 32, replay)
     found: Json = {"dqn": training(dqn, repeats, warm_ups=5)}
     for num_agents in (32, 128):
         config = resolve_config(

@@ -93,9 +93,9 @@ def test_other_presets_are_valid_and_others(game: str, variant: str) -> None:
 
 def test_presets_are_found_by_name() -> None:
     assert preset_variants("shogi") == ["gpu"]
-    assert preset_variants("connect_four") == ["dqn"]
+    assert preset_variants("connect_four") == ["dqn", "gpu"]
     assert preset("shogi", "gpu")["device"] == "cuda"
-    assert "gpu (shogi)" in known_presets()
+    assert "gpu (connect_four, shogi)" in known_presets()
     assert "dqn (connect_four, tic_tac_toe)" in known_presets()
 
 
@@ -126,7 +126,7 @@ def test_unknown_preset_is_answered_with_the_known_ones(game: str, known: str, v
 def test_layers_lie_over_the_chosen_preset() -> None:
     config = resolve_config("shogi", {"device": "cpu", "collect": {"num_games": 128}}, variant="gpu")
     assert config.collect.num_games == 128
-    assert config.collect.mode == "async"  # of the preset
+    assert config.collect.rollout_steps == 32  # of the preset
 
 
 def test_game_of_a_user_has_no_preset() -> None:

@@ -61,7 +61,8 @@ def test_many_agents_hold_no_more_memory_and_descriptors_after_a_while(learners:
         began, updates = monotonic(), 0
         while (passed := monotonic() - began) < SECONDS:
             rig.update()
-            rig.backend.report()  # what a run takes after every update
+            rig.backend.report()  # a run takes these after every update
+            rig.learner.take_trained()
             updates += 1
             if passed >= SETTLING * SECONDS:
                 samples.append(sample_of(rig))
