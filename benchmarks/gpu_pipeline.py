@@ -238,14 +238,11 @@ def ppo(case: tuple[str, str, int, int, int, int], repeats: int) -> Json:
     alone, _ = evaluation_alone(config.plan, repeats)
     torch.cuda.empty_cache()
     found = training(config, repeats)
-    learning = found["decisions"] / (
-        sum(found["learner_seconds"].get(name, 0.0) for name in ("gather", "forward", "backward", "optimise"))
-        / repeats
-    )
+    learning = found["decisions"] / report.spread(found["seconds"]["learn"]).median
     allowed = 1.0 / (1.0 / report.spread(alone).median + 1.0 / learning)
     share = report.spread(found["steps_per_second"]).median / allowed
     names = {"game": game, "model": model, "minibatch_size": minibatch}
-    ceilings = {"evaluation_alone": alone, "gradient_steps_alone": learning, "stages_allow": allowed}
+    ceilings = {"evaluation_alone": alone, "learning_alone": learning, "stages_allow": allowed}
     return {**names, **found, **ceilings, "share_of_stages": share}
 
 
