@@ -106,6 +106,9 @@ def resolve_automatic(
             return Resolved(settings)
         config = config_of(_valid_meanwhile(settings, explicit))
         values = values_on_cpu(config, explicit, available_cores(), fixed_minibatch(settings))
+        own = settings.get(BACKEND)
+        if BACKEND in values and isinstance(own, dict) and len(own) > 1:  # settings that serial does not have
+            values[BACKEND] = {"name": "processes"}
         return Resolved(with_values(settings, values), _sentence_on_cpu(values), tuple(explicit))
     implicit = [path for path in ALWAYS_AUTOMATIC if value_at(settings, path) is None]
     wanted = [path for path in AUTOMATIC if path in (*explicit, *implicit)]

@@ -227,6 +227,16 @@ def test_several_runs_share_the_cores(gpu: Gpu) -> None:
     assert config.collect.num_games == 5 * config.collect.games_per_shard  # 1.25 for each of four cores
 
 
+@pytest.mark.parametrize(("cores", "name"), [(1, "serial"), (2, "processes")])
+def test_one_core_needs_no_workers_unless_they_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, cores: int, name: str
+) -> None:
+    monkeypatch.setattr(automatic, "available_cores", lambda: cores)
+    assert resolve_config("tic_tac_toe", {"backend": "auto"}).backend["name"] == name
+    asked = resolve_config("tic_tac_toe", {"backend": {"name": "auto", "num_workers": 2}}).backend
+    assert (asked["name"], asked["num_workers"]) == ("processes", 2)
+
+
 def test_given_num_workers_of_an_automatic_backend_stay(gpu: Gpu) -> None:
     gpu()
     assert shogi({"backend": {"name": "auto", "num_workers": 5}}).backend["num_workers"] == 5
