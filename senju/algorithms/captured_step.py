@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from senju.algorithms.networks import Loss
-from senju.cuda import Kernels, apply_kernels, capture_lock, shortened
+from senju.cuda import Kernels, apply_kernels, capture_lock, is_out_of_memory, shortened
 from senju.errors import SenjuError
 
 logger = logging.getLogger(__name__)
@@ -115,12 +115,16 @@ class CapturedSteps:
                 except SenjuError:
                     raise
                 except (RuntimeError, OSError) as error:  # of the compiler, or of what it calls
+                    if is_out_of_memory(error):
+                        raise
                     self._warn(error, "with kernels that are not compiled")
             try:
                 return self._record(objective, inputs, step, changed)
             except SenjuError:
                 raise
             except RuntimeError as error:
+                if is_out_of_memory(error):
+                    raise
                 self._warn(error, "without a graph")
                 return None
 

@@ -21,7 +21,15 @@ from senju.collect.device_choice import Choice, Decisions, epsilon_greedy, sampl
 from senju.collect.device_columns import DeviceSlot
 from senju.collect.exploration import Acting, explore_rows, sample_rows
 from senju.collect.step_actor import Results, StepActor, StepProgram
-from senju.cuda import Kernels, apply_kernels, capture_lock, capturing, compiled_for, shortened
+from senju.cuda import (
+    Kernels,
+    apply_kernels,
+    capture_lock,
+    capturing,
+    compiled_for,
+    is_out_of_memory,
+    shortened,
+)
 from senju.games.game import Game, Observations, SeatView
 from senju.games.rows import CLOCK
 from senju.kernels import legal_words
@@ -287,16 +295,16 @@ class DeviceActor(StepActor):
                 try:
                     self._capture()
                     return
-                except torch.OutOfMemoryError:
-                    raise
                 except (RuntimeError, OSError) as error:  # of the compiler, or of what it calls
+                    if is_out_of_memory(error):
+                        raise
                     program.give_up_compiling(error)
                     self._step = program.step_of(self.models, acting, view)
             try:
                 self._capture()
-            except torch.OutOfMemoryError:
-                raise
             except RuntimeError as error:
+                if is_out_of_memory(error):
+                    raise
                 self._step = program.own_step(self.models, acting)
                 logger.warning(
                     "the network cannot be captured as a CUDA graph (%s); it is slower without",

@@ -237,15 +237,15 @@ def minibatch_on_gpu(batch: Sequence[int], epochs: int) -> int:
 
 
 def shards_for(num_rows: int, core: float, device: float, cores: int) -> int:
-    """So many shards that the device always has a batch: while it evaluates one, cores step the others.
+    """Twice as many shards as keep the device busy while cores step: cores that work together are slower.
 
     >>> shards_for(4096, core=550_000, device=2_600_000, cores=16)
-    7
+    12
     >>> shards_for(256, core=10_000, device=2_000_000, cores=16)
     20
     """
     step, evaluate = num_rows / core, num_rows / device
-    return max(2, min(math.ceil((step + evaluate) / evaluate) + 1, math.ceil(_MORE_SHARDS * cores)))
+    return max(2, min(2 * math.ceil((step + evaluate) / evaluate), math.ceil(_MORE_SHARDS * cores)))
 
 
 def rate_on_device(sizes: Sizes, core: float, device: float, cores: int) -> float:

@@ -85,14 +85,14 @@ def test_compiled_game_is_evaluated_on_the_gpu_with_a_thread_for_each_shard(gpu:
     collect = config.collect
     assert (config.device, collect.evaluate_on, collect.precision) == ("cuda", "device", "bfloat16")
     assert collect.games_per_shard == 4096  # 0.91 of the best; 2048 reach 0.84
-    assert collect.num_games == 7 * 4096
+    assert collect.num_games == 12 * 4096
     assert config.backend["name"] == "threads"
-    assert config.backend["num_workers"] == 7
+    assert config.backend["num_workers"] == 12
     batch = collect.num_games * collect.rollout_steps
     assert config.algorithm["minibatch_size"] == 32768
     assert batch % 32768 == 0
     assert config.chosen == (
-        "NVIDIA H200 evaluates and learns (bfloat16); 7 threads step 7 shards of 4096 games: one core steps "
+        "NVIDIA H200 evaluates and learns (bfloat16); 12 threads step 12 shards of 4096 games: one core steps "
         "0.55 M moves/s, the GPU evaluates 2.4 M/s"
     )
 
