@@ -194,3 +194,32 @@ def test_a_gpu_in_float32_chooses_nearly_what_the_cpu_chooses(name: str, kernels
                         found_column[:, is_equal], expected_column[:, is_equal], rtol=1e-3, atol=1e-4
                     )
         assert same >= 0.98 * total
+
+
+@pytest.mark.parametrize("backend", ["serial", "threads"])
+@pytest.mark.parametrize("name", ["self-play", "truncated games", "opponents"])
+def test_observations_that_only_the_device_keeps_change_nothing_else(name: str, backend: str) -> None:
+    expected = played(plan_of(name, ON_CPU), backend)
+    plan = plan_of(name, ON_CPU._replace(frees_host=True))
+    assert differing(expected, played(plan, backend)) <= {"observation", "legal"}
+    with started(plan, backend) as found, started(plan_of(name, ON_CPU), backend) as whole:
+        assert not found.rings[0].shape.keeps_uploaded
+        kept = [each.rings[0].columns.observation[0].base is not None for each in (found, whole)]
+        assert all(kept)  # views of the block
+        freed, full = (each._block.num_bytes for each in (found, whole))
+        columns = whole.rings[0].columns
+        uploaded = columns.observation.nbytes + columns.legal.nbytes
+        assert full - freed > 0.9 * uploaded * 15 / 16  # of 16 steps
+
+
+def test_a_replay_and_a_device_without_room_keep_observations_on_the_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    freeing = ON_CPU._replace(frees_host=True)
+    with started(plan_of("action values", freeing), "serial") as found:
+        assert found.rings[0].shape.keeps_uploaded
+    monkeypatch.setattr("senju.backends.building.free_memory", lambda device: 1000)
+    with started(plan_of("self-play", freeing), "serial") as found:
+        assert found.rings[0].shape.keeps_uploaded
+        assert found.rings[0].on_device is None
+        assert content(found.collect())

@@ -92,8 +92,8 @@ def test_compiled_game_is_evaluated_on_the_gpu_with_a_thread_for_each_shard(gpu:
     assert config.algorithm["minibatch_size"] == 32768
     assert batch % 32768 == 0
     assert config.chosen == (
-        "NVIDIA H200 evaluates and learns (bfloat16); 12 threads step 12 shards of 4096 games: one core steps "
-        "0.55 M moves/s, the GPU evaluates 2.4 M/s"
+        "NVIDIA H200 evaluates and learns (bfloat16); 12 threads step 12 shards of 4096 games: one core "
+        "steps 0.55 M moves/s, the GPU evaluates 2.4 M/s"
     )
 
 
