@@ -25,6 +25,7 @@ Kernels = Literal["eager", "repeatable", "fastest"]
 # torch compiles and captures for one thread at a time; the others only replay meanwhile
 capture_lock = threading.RLock()
 _numbers = count()
+_capture_streams: dict[int, Any] = {}  # by device
 _ERROR_LENGTH = 300  # characters of torch's message in ours
 
 
@@ -141,6 +142,8 @@ class RegisteredMemory:
                 memory.nbytes >> 20,
                 int(code),
             )
+            with contextlib.suppress(RuntimeError):  # the next call would raise the error again
+                torch.zeros(1, device="cuda")
             return
         self._address = memory.ctypes.data
 
@@ -148,13 +151,30 @@ class RegisteredMemory:
         """Undo the registration; may be called twice. No copy may be under way."""
         address, self._address = self._address, 0
         if address:
+            torch.cuda.synchronize()
             runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]  # as above
             runtime.cudaHostUnregister(address)
         self._memory = None
 
 
 @contextlib.contextmanager
-def capturing(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> Iterator[None]:
-    """Capture what is called in the block as a graph; other threads may use the GPU meanwhile."""
-    with capture_lock, torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-        yield
+def capturing(graph: torch.cuda.CUDAGraph, pool: Any = None) -> Iterator[None]:
+    """Capture what is called in the block as a graph, which may be replayed on any stream.
+
+    Other threads may use the GPU meanwhile. So a stream of its own is captured: torch hands out few streams
+    again and again, but only captures use those of high priority. Garbage stays: it may hold graphs, which
+    CUDA does not let a thread destroy while it captures.
+    """
+    with capture_lock:
+        device, was_enabled = torch.cuda.current_device(), gc.isenabled()
+        if device not in _capture_streams:
+            _capture_streams[device] = torch.cuda.Stream(priority=-1)  # type: ignore[no-untyped-call]  # of torch
+        stream = _capture_streams[device]
+        captured = torch.cuda.graph(graph, pool, stream, capture_error_mode="thread_local")
+        gc.disable()
+        try:
+            with captured:
+                yield
+        finally:
+            if was_enabled:
+                gc.enable()

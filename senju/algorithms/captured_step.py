@@ -10,7 +10,6 @@ changed in place; if one of them is found elsewhere, as after loading a state, a
 """
 
 import functools
-import gc
 import logging
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -20,7 +19,7 @@ import torch
 from torch import Tensor
 
 from senju.algorithms.networks import Loss
-from senju.cuda import Kernels, apply_kernels, capture_lock, is_out_of_memory, shortened
+from senju.cuda import Kernels, apply_kernels, capture_lock, capturing, is_out_of_memory, shortened
 from senju.errors import SenjuError
 
 logger = logging.getLogger(__name__)
@@ -151,27 +150,13 @@ class CapturedSteps:
         """Capture one run without executing it."""
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
-        # thread_local: other threads use the GPU meanwhile
-        captured = torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local")
-        with _no_collection(), captured:
+        with capturing(graph, self._pool):
             result = run()
         return result, graph.replay
 
 
 def _addresses(tensors: Sequence[Tensor]) -> tuple[int, ...]:
     return tuple(tensor.data_ptr() for tensor in tensors)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Garbage stays: it may hold graphs, which CUDA does not let a thread destroy while it captures."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @functools.cache

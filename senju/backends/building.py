@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -110,28 +111,33 @@ def new_program(plan: Plan) -> DeviceProgram | None:
 
 
 def add_device_columns(plan: Plan, game: Game, rings: Sequence[Ring], device: torch.device) -> None:
-    """Keep what is evaluated on the device for the learner: all turns if there is room, or the newest."""
-    view = policy_view(game, len(plan.policies))
-    free = free_memory(device) // 2 // len(rings)
-    for ring in rings:
-        per_turn = DeviceColumns.bytes_per_turn(view, ring.shape)
-        newest = ring.shape.ahead + ring.shape.transient
-        turns = next((n for n in (ring.shape.depth, newest) if n * per_turn <= free), 0)
-        if turns:
+    """Keep what is evaluated on the device for the learner: all turns if there is room, or the newest.
+
+    The newest are always kept if the host does not have them.
+    """
+    view, free = policy_view(game, len(plan.policies)), free_memory(device) // 2
+    per_turn = [DeviceColumns.bytes_per_turn(view, ring.shape) for ring in rings]
+    whole = [ring.shape.depth for ring in rings]
+    newest = [ring.shape.ahead + ring.shape.transient for ring in rings]
+    needed = sum(map(operator.mul, newest, per_turn))
+    has_whole_room = sum(map(operator.mul, whole, per_turn)) <= free
+    if not has_whole_room and needed > free and all(ring.shape.keeps_uploaded for ring in rings):
+        logger.warning(
+            "%d MiB of observations do not fit into the device's free %d MiB: they are uploaded again to be "
+            "learned from; fewer num_games or rollout_steps avoid this",
+            needed >> 20,
+            free >> 20,
+        )
+        return
+    with reporting_memory():
+        for ring, turns in zip(rings, whole if has_whole_room else newest, strict=True):
             ring.on_device = DeviceColumns(view, ring.shape, turns, device)
-        else:
-            logger.warning(
-                "%d MiB of observations do not fit into the device's free %d MiB: they are uploaded again to "
-                "be learned from; fewer num_games or rollout_steps avoid this",
-                newest * per_turn >> 20,
-                free >> 20,
-            )
 
 
 def device_slots(rings: Sequence[Ring], shard: int, turn: int) -> list[DeviceSlot]:
-    """The rollout's slots on the device; empty if not all rings are there."""
+    """The rollout's slots on the device: of every ring, or none."""
     kept = [ring.on_device for ring in rings]
-    return [each.slot(shard, turn) for each in kept if each is not None] if all(kept) else []
+    return [each.slot(shard, turn) for each in kept if each is not None]
 
 
 def placed(plan: Plan, game: Game) -> Plan:

@@ -57,9 +57,11 @@ class Plan(Part):
     def num_parts(self) -> int:
         """Parts of a rollout that different workers may play.
 
-        In `async` mode the weights may change between them, and opponents remember failures within a rollout.
+        In `async` mode the weights may change between them, opponents remember failures within a rollout, and
+        a device values truncated positions together, at the end of what one worker played.
         """
-        return min(_MAX_PARTS, self.rollout_steps) if not self.max_lag and self.opponents is None else 1
+        is_whole = self.max_lag > 0 or self.opponents is not None or self.evaluation is not None
+        return 1 if is_whole else min(_MAX_PARTS, self.rollout_steps)
 
     def first_step(self, part: int) -> int:
         """The step of a rollout at which a part begins."""

@@ -35,7 +35,7 @@ from senju.games.rows import CLOCK
 from senju.kernels import legal_words
 from senju.machine import math_threads
 from senju.models.mlp import Mlp
-from senju.models.model import Model
+from senju.models.model import Model, settings_of
 from senju.models.stacked import ModelStack
 
 logger = logging.getLogger(__name__)
@@ -53,6 +53,14 @@ class DeviceEvaluation(NamedTuple):
 
 
 Step = Callable[..., Tensor]
+Form = tuple[Any, ...]  # what models that share a function have in common
+
+
+def form_of(models: Sequence[Model], acting: Acting, view: Game | SeatView) -> Form:
+    """The form of models of one shape, and of how they act."""
+    first = models[0]
+    shapes = [(name, tuple(t.shape), t.dtype) for name, t in first.state_dict().items()]
+    return (type(first), settings_of(first), repr(shapes), len(models), acting, view.observation_shape)
 
 
 class DeviceProgram(StepProgram):
@@ -61,7 +69,9 @@ class DeviceProgram(StepProgram):
     def __init__(self, evaluation: DeviceEvaluation) -> None:
         self.device = torch.device(evaluation.device)
         self.precision, self.kernels = evaluation.precision, evaluation.kernels
-        self._steps: dict[Any, Step] = {}
+        self._steps: dict[Form, Step] = {}
+        self._captured: set[Form] = set()
+        self._not_compiled: set[Form] = set()
         if self.is_cuda:
             apply_kernels(self.kernels)
 
@@ -75,15 +85,13 @@ class DeviceProgram(StepProgram):
 
         A network that is called with other weights holds them meanwhile, so no two threads may call it.
         """
-        first = models[0]
-        form = [(name, tuple(t.shape), t.dtype) for name, t in first.state_dict().items()]
-        key = (type(first), repr(form), len(models), acting, view.observation_shape)
+        key = form_of(models, acting, view)
         with capture_lock:
             if not self.is_cuda:
                 return self.own_step(models, acting)
             if key not in self._steps:
-                has_odd_layouts = len(models) > 1 and type(first) is not Mlp  # `vmap` stacks them
-                kernels = "eager" if has_odd_layouts else self.kernels
+                has_odd_layouts = len(models) > 1 and type(models[0]) is not Mlp  # `vmap` stacks them
+                kernels = "eager" if has_odd_layouts or key in self._not_compiled else self.kernels
                 self._steps[key] = compiled_for(kernels, self.own_step(models, acting))
             return self._steps[key]
 
@@ -93,10 +101,23 @@ class DeviceProgram(StepProgram):
         choose = _device_choice if self.is_cuda else _host_choice
         return _new_step(network, choose, acting, self.device.type, self.precision == "bfloat16")
 
-    def give_up_compiling(self, error: Exception) -> None:
-        """Go on with torch's own kernels, in all threads."""
-        self.kernels = "eager"
-        self._steps.clear()
+    def may_compile(self, form: Form) -> bool:
+        """Whether steps of such models are compiled."""
+        return self.kernels != "eager" and form not in self._not_compiled
+
+    def note_graph(self, form: Form) -> None:
+        """A thread has captured a step of such models: the others must be able to do so as well."""
+        self._captured.add(form)
+
+    def require_alike(self, form: Form, error: Exception) -> None:
+        """Raise an error that only some threads have: with other kernels the rest would round differently."""
+        if form in self._captured or is_out_of_memory(error):
+            raise error
+
+    def give_up_compiling(self, form: Form, error: Exception) -> None:
+        """Go on with torch's own kernels for such models, in all threads."""
+        self._not_compiled.add(form)
+        self._steps.pop(form, None)
         logger.warning(
             "the network cannot be compiled for the GPU (%s); torch's own kernels are used, which are slower",
             shortened(error),
@@ -132,7 +153,8 @@ def _stacked(models: Sequence[Model]) -> Network:
     stack, rows = ModelStack([copy.deepcopy(model) for model in models]), range(len(models))
 
     def network(weights: dict[str, Tensor], observation: Tensor) -> tuple[Tensor, Tensor]:
-        return stack(weights, rows, observation)
+        stack.buffers = {name: weights[name] for name in stack.buffers}
+        return stack({name: weights[name] for name in stack.slices}, rows, observation)
 
     return network
 
@@ -258,7 +280,8 @@ class DeviceActor(StepActor):
     def _read_weights(self) -> dict[str, Tensor]:
         """The weights as the step takes them: rounded where the precision rounds them at every use."""
         if self._stack is not None:
-            return {name: leaf.detach() for name, leaf in self._stack.leaves(range(self._num)).items()}
+            leaves = self._stack.leaves(range(self._num))
+            return {name: leaf.detach() for name, leaf in leaves.items()} | self._stack.buffers
         (model,) = self.models
         rounded = _rounded_names(model) if self._is_rounded else set()
         return {
@@ -290,26 +313,25 @@ class DeviceActor(StepActor):
 
     def _prepare(self, program: DeviceProgram, acting: Acting, view: Game | SeatView) -> None:
         """Compile and capture the step; where that is impossible, go on without the compiler or the graph."""
+        form = form_of(self.models, acting, view)
         with capture_lock:
-            if program.kernels != "eager":
+            if program.may_compile(form):
                 try:
                     self._capture()
+                    program.note_graph(form)
                     return
                 except (RuntimeError, OSError) as error:  # of the compiler, or of what it calls
-                    if is_out_of_memory(error):
-                        raise
-                    program.give_up_compiling(error)
+                    program.require_alike(form, error)
+                    program.give_up_compiling(form, error)
                     self._step = program.step_of(self.models, acting, view)
             try:
                 self._capture()
+                program.note_graph(form)
             except RuntimeError as error:
-                if is_out_of_memory(error):
-                    raise
+                program.require_alike(form, error)
                 self._step = program.own_step(self.models, acting)
-                logger.warning(
-                    "the network cannot be captured as a CUDA graph (%s); it is slower without",
-                    shortened(error),
-                )
+                reason = shortened(error)
+                logger.warning("the network cannot be captured as a CUDA graph (%s): it is slower", reason)
 
     @torch.no_grad()
     def _capture(self) -> None:
@@ -321,7 +343,7 @@ class DeviceActor(StepActor):
                     self._run()
             self._stream.synchronize()
             graph = torch.cuda.CUDAGraph()
-            with capturing(graph, self._stream):
+            with capturing(graph):
                 self._packed = self._run()
             self._graph = graph
 

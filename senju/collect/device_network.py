@@ -4,6 +4,7 @@ A batch is padded to one of a few sizes, so that its bits depend on its size alo
 graph.
 """
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ from torch import Tensor
 
 from senju.collect.actor import NetworkOutput
 from senju.collect.device_actor import DeviceProgram
-from senju.cuda import capture_lock, capturing
+from senju.cuda import capture_lock, capturing, is_out_of_memory, shortened
 from senju.games.game import Game, SeatView
 from senju.models.model import Model
+
+logger = logging.getLogger(__name__)
 
 _SMALLEST = 64  # positions; each further size is four times as large
 _WARM_UPS = 3
@@ -61,7 +64,12 @@ class _FixedBatch:
         if is_cuda:
             with torch.cuda.device(self._device):
                 self._stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # of torch
-                self._capture()
+                try:
+                    self._capture()
+                except RuntimeError as error:  # for example, the network looks at numbers
+                    if is_out_of_memory(error):
+                        raise
+                    logger.info("a network is evaluated without a CUDA graph: %s", shortened(error))
 
     @torch.no_grad()
     def _capture(self) -> None:
@@ -71,9 +79,10 @@ class _FixedBatch:
                 for _ in range(_WARM_UPS):
                     self._run()
             self._stream.synchronize()
-            self._graph = torch.cuda.CUDAGraph()
-            with capturing(self._graph, self._stream):
+            graph = torch.cuda.CUDAGraph()
+            with capturing(graph):
                 self._found = self._run()
+            self._graph = graph
 
     @torch.no_grad()
     def _run(self) -> Tensor:

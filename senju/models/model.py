@@ -23,6 +23,7 @@ class Model(nn.Module, ABC):
     """
 
     Config: ClassVar[type[Part]] = ModelConfig
+    settings_text = ""  # the settings that it was made with
 
     def __init__(self, observation_shape: tuple[int, ...], num_actions: int, config: Part) -> None:
         super().__init__()
@@ -30,6 +31,11 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
         """float32 [batch, *observation_shape] -> logits [batch, num_actions], value [batch]."""
+
+
+def settings_of(model: Model) -> str:
+    """The settings of a model, to tell models of equal weights apart; its layers if it was made otherwise."""
+    return model.settings_text or repr(model)
 
 
 def build_model(
@@ -40,6 +46,7 @@ def build_model(
     with math_threads(1), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # only the CPU's: fork_rng does not restore the GPUs'
         model = cls(observation_shape, num_actions, config)
+    model.settings_text = config.model_dump_json()
     _refuse_mode_dependent_layers(model)
     _check_shapes(model, observation_shape, num_actions)
     _check_modes(model, observation_shape)

@@ -44,3 +44,5 @@ class WeightBlock:
             for tensor, start, size in self._entries:
                 flat = torch.from_numpy(block[start : start + size].copy())
                 tensor.copy_(flat.view(tensor.dtype).view(tensor.shape))
+        if any(tensor.is_cuda for tensor, _, _ in self._entries[:1]):
+            torch.cuda.current_stream().synchronize()  # other streams read the weights from now on

@@ -230,7 +230,9 @@ class RunConfig(Part):
         """How the device evaluates while games are played; None if the workers do it."""
         if self.collect.evaluate_on == "workers":
             return None
-        return DeviceEvaluation(self.device, self.collect.precision, self.kernels, frees_host=True)
+        is_read_elsewhere = self.is_independent and self.learners == "processes"
+        precision, frees_host = self.collect.precision, not is_read_elsewhere
+        return DeviceEvaluation(self.device, precision, self.kernels, frees_host)
 
     @model_validator(mode="after")
     def _parts_fit_each_other(self) -> "RunConfig":

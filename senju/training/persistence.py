@@ -167,7 +167,13 @@ class RunPersistence:
 
     def _compare_versions(self, began_with: Any) -> None:
         """Keep what the run began with, and say where this machine differs from it."""
-        if not isinstance(began_with, dict) or not began_with:  # on the CPU, or of an older version
+        if not self._versions:  # on the CPU
+            return
+        if not isinstance(began_with, dict) or not began_with:
+            self.changed_versions = (
+                "the run began with a version of senju that did not record its GPU; its results may differ "
+                "from those of an uninterrupted run"
+            )
             return
         now, self._versions = self._versions, began_with
         differences = [

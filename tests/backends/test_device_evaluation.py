@@ -1,6 +1,7 @@
 """Networks evaluated on a device: the same bytes as workers that evaluate, and as the serial backend."""
 
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from senju.backends import BACKENDS
 from senju.backends.backend import Backend
 from senju.backends.building import new_models
 from senju.backends.plan import Plan
-from senju.collect.device_actor import DeviceEvaluation
+from senju.collect.device_actor import DeviceEvaluation, DeviceProgram
 from senju.collect.orders import Orders
 from senju.collect.slots import Rollout
 from senju.config import Settings, merged
@@ -223,3 +224,72 @@ def test_a_replay_and_a_device_without_room_keep_observations_on_the_host(
         assert found.rings[0].shape.keeps_uploaded
         assert found.rings[0].on_device is None
         assert content(found.collect())
+
+
+class Scaled(Model):
+    """A network with a buffer, which is published like a weight."""
+
+    def __init__(self, observation_shape: tuple[int, ...], num_actions: int, config: Any) -> None:
+        super().__init__(observation_shape, num_actions, config)
+        self.linear = torch.nn.Linear(math.prod(observation_shape), num_actions)
+        self.register_buffer("scale", torch.ones(1))
+
+    def forward(self, observation: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        logits = self.linear(observation.flatten(1)) * self.scale
+        return logits, logits.mean(1)
+
+
+@pytest.mark.parametrize("game", ["connect_four", "treasure_hunt"])
+def test_published_buffers_are_evaluated_with(game: str) -> None:
+    settings: Settings = {
+        "collect": {"num_games": 4, "games_per_shard": 4, "rollout_steps": 8},
+        "algorithm": {"name": "ppo", "minibatch_size": 16},
+        "model": {"name": f"{__name__}:Scaled"},
+        "device": "cpu",
+    }
+    if game == "treasure_hunt":
+        settings["collect"]["seating"] = "independent"
+    config = resolve_config(game, settings)
+    found = []
+    for evaluation in (None, ON_CPU):
+        plan = config.plan.model_copy(update={"evaluation": evaluation})
+        with started(plan, "serial") as backend:
+            models = new_models(plan)
+            for model in models.policies:
+                model.get_buffer("scale").fill_(3.0)
+            backend.publish(models.read_weights(), 2, Orders(2, (0.0,) * len(plan.policies)))
+            found.append([slot.values.copy() for rollout in backend.collect() for slot in rollout.slots])
+    for expected, values in zip(*found, strict=True):
+        np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_learner_processes_find_the_observations_on_the_host() -> None:
+    changes: Settings = {
+        "collect": {"seating": "independent", "evaluate_on": "device"},
+        "algorithm": {"name": "ppo", "minibatch_size": 16},
+        "device": "cpu",
+    }
+    for learners, is_freed in (("processes", False), ("sequential", True)):
+        evaluation = resolve_config("treasure_hunt", changes, {"learners": learners}).plan.evaluation
+        assert evaluation is not None
+        assert evaluation.frees_host is is_freed
+
+
+def test_a_device_plays_rollouts_whole() -> None:
+    """Truncated positions are valued together: how a rollout is divided would change their batches."""
+    assert plan_of("self-play", None).num_parts > 1
+    assert plan_of("self-play", ON_CPU).num_parts == 1
+
+
+def test_only_all_threads_together_may_go_on_without_the_compiler() -> None:
+    program, form = DeviceProgram(DeviceEvaluation("cpu", kernels="repeatable")), ("a model",)
+    error = RuntimeError("no C compiler")
+    program.require_alike(form, error)
+    program.give_up_compiling(form, error)
+    assert not program.may_compile(form)
+    assert program.may_compile(("another model",))
+    program.note_graph(form)
+    with pytest.raises(RuntimeError, match="no C compiler"):
+        program.require_alike(form, error)
+    with pytest.raises(RuntimeError, match="CUDA out of memory"):
+        program.require_alike(("another model",), RuntimeError("CUDA out of memory"))

@@ -124,7 +124,8 @@ def test_unknown_preset_is_answered_with_the_known_ones(game: str, known: str, v
 
 
 def test_layers_lie_over_the_chosen_preset() -> None:
-    config = resolve_config("shogi", {"device": "cpu", "collect": {"num_games": 128}}, variant="gpu")
+    given: Settings = {"collect": {"num_games": 128}, "algorithm": {"minibatch_size": 4096}}
+    config = resolve_config("shogi", {"device": "cpu"}, given, variant="gpu")
     assert config.collect.num_games == 128
     assert config.collect.rollout_steps == 32  # of the preset
 
