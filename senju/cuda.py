@@ -5,6 +5,7 @@ import gc
 import logging
 import threading
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any, Literal, TypeVar, cast
@@ -93,6 +94,8 @@ def default_kernels(device: torch.device) -> Kernels:
 
 def apply_kernels(kernels: Kernels) -> None:
     """Set cuDNN's flags for this process: only `fastest` may choose kernels by timing them."""
+    for source in ("_inductor", "_dynamo"):  # advice for people who write compilers
+        warnings.filterwarnings("ignore", category=UserWarning, module=rf"torch\.{source}\.")
     torch.backends.cudnn.benchmark = kernels == "fastest"
     torch.backends.cudnn.deterministic = kernels != "fastest"
 

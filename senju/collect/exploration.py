@@ -255,4 +255,7 @@ def refuse_choice(
                 f"{where}: the network's logits are not finite ({scores[is_wrong][0]} for action "
                 f"{allowed[is_wrong][0]}); training has diverged or the weights are damaged"
             )
-    raise AssertionError(f"row {row} was refused without a reason")
+    raise ModelError(
+        f"row {first_row + row}: no action could be chosen, and now the logits are finite: the network gives "
+        "different outputs for the same input"
+    )

@@ -230,6 +230,7 @@ def test_invalid_logits_are_the_error_that_serial_raises(tmp_path: Path) -> None
     plan = trapped_plan(tmp_path)
     texts = []
     for name, settings in (("serial", {}), ("processes", {"num_workers": 1})):
+        (tmp_path / "network-is-wrong").unlink(missing_ok=True)
         with started(plan, name, **settings) as backend:
             play(backend, plan, 1)
             order_network(plan, "nan")

@@ -93,9 +93,9 @@ def test_other_presets_are_valid_and_others(game: str, variant: str) -> None:
 
 def test_presets_are_found_by_name() -> None:
     assert preset_variants("shogi") == ["gpu"]
-    assert preset_variants("connect_four") == ["dqn", "gpu"]
+    assert preset_variants("connect_four") == ["dqn"]
     assert preset("shogi", "gpu")["device"] == "cuda"
-    assert "gpu (connect_four, shogi)" in known_presets()
+    assert "gpu (shogi)" in known_presets()
     assert "dqn (connect_four, tic_tac_toe)" in known_presets()
 
 

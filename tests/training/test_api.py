@@ -58,7 +58,7 @@ def test_given_settings_override_the_named_preset(small: Settings, tmp_path: Pat
     game = {"name": "shogi", "max_plies": 20}
     settings = merged(small, {"device": "cpu", "backend": "serial"})
     run = senju.train(game, preset="gpu", run=tmp_path / "run", max_updates=1, **settings)
-    assert run.config.collect.mode == "async"  # of the preset
+    assert run.config.algorithm["gamma"] == 0.99  # of the preset
     assert run.config.model == {"name": "mlp", "hidden": [16]}
     assert run.config.game["max_plies"] == 20
 
