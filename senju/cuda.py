@@ -15,17 +15,19 @@ import torch
 from numpy.typing import NDArray
 
 from senju.errors import DeviceMemoryError
-from senju.machine import memory_available
+from senju.machine import math_threads, memory_available
 
 logger = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 # eager: torch's own; repeatable: compiled, the same bits in each process; fastest: chosen by timing them
 Kernels = Literal["eager", "repeatable", "fastest"]
 
 # torch compiles and captures for one thread at a time; the others only replay meanwhile
 capture_lock = threading.RLock()
 _numbers = count()
+_WARM_UPS = 3
 _capture_streams: dict[int, Any] = {}  # by device
 _ERROR_LENGTH = 300  # characters of torch's message in ours
 
@@ -181,3 +183,19 @@ def capturing(graph: torch.cuda.CUDAGraph, pool: Any = None) -> Iterator[None]:
         finally:
             if was_enabled:
                 gc.enable()
+
+
+def recorded(stream: Any, run: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
+    """Call a function a few times on a stream, which compiles and allocates; then capture a call.
+
+    Compiled code is compiled again for another number of math threads, so this is done with one.
+    """
+    with capture_lock, math_threads(1), torch.no_grad():
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(_WARM_UPS):
+                run()
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with capturing(graph):
+            return graph, run()

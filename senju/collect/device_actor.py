@@ -25,22 +25,19 @@ from senju.cuda import (
     Kernels,
     apply_kernels,
     capture_lock,
-    capturing,
     compiled_for,
     is_out_of_memory,
+    recorded,
     shortened,
 )
 from senju.games.game import Game, Observations, SeatView
 from senju.games.rows import CLOCK
 from senju.kernels import legal_words
-from senju.machine import math_threads
 from senju.models.mlp import Mlp
 from senju.models.model import Model, settings_of
 from senju.models.stacked import ModelStack
 
 logger = logging.getLogger(__name__)
-
-_WARM_UPS = 3  # calls before a capture: the first ones compile and allocate
 
 
 class DeviceEvaluation(NamedTuple):
@@ -333,19 +330,9 @@ class DeviceActor(StepActor):
                 reason = shortened(error)
                 logger.warning("the network cannot be captured as a CUDA graph (%s): it is slower", reason)
 
-    @torch.no_grad()
     def _capture(self) -> None:
         """Compile and record the step; seats of -1 make every choice valid meanwhile."""
-        with capture_lock, math_threads(1):  # compiled code is compiled again for another number
-            self._stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self._stream):
-                for _ in range(_WARM_UPS):
-                    self._run()
-            self._stream.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            with capturing(graph):
-                self._packed = self._run()
-            self._graph = graph
+        self._graph, self._packed = recorded(self._stream, self._run)
 
     def _on_stream(self) -> Any:
         return torch.cuda.stream(self._stream) if self._is_cuda else torch.no_grad()

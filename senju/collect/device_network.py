@@ -14,14 +14,13 @@ from torch import Tensor
 
 from senju.collect.actor import NetworkOutput
 from senju.collect.device_actor import DeviceProgram
-from senju.cuda import capture_lock, capturing, is_out_of_memory, shortened
+from senju.cuda import is_out_of_memory, recorded, shortened
 from senju.games.game import Game, SeatView
 from senju.models.model import Model
 
 logger = logging.getLogger(__name__)
 
 _SMALLEST = 64  # positions; each further size is four times as large
-_WARM_UPS = 3
 
 
 class DeviceNetwork:
@@ -65,24 +64,11 @@ class _FixedBatch:
             with torch.cuda.device(self._device):
                 self._stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # of torch
                 try:
-                    self._capture()
+                    self._graph, self._found = recorded(self._stream, self._run)
                 except RuntimeError as error:  # for example, the network looks at numbers
                     if is_out_of_memory(error):
                         raise
                     logger.info("a network is evaluated without a CUDA graph: %s", shortened(error))
-
-    @torch.no_grad()
-    def _capture(self) -> None:
-        with capture_lock:
-            self._stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self._stream):
-                for _ in range(_WARM_UPS):
-                    self._run()
-            self._stream.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            with capturing(graph):
-                self._found = self._run()
-            self._graph = graph
 
     @torch.no_grad()
     def _run(self) -> Tensor:
