@@ -248,9 +248,10 @@ def ppo(case: tuple[str, str, int, int, int, int], repeats: int) -> Json:
 
 def others(repeats: int) -> Json:
     """DQN with its replay on the GPU, and many independent agents."""
-    replay = {"name": "dqn", "batch_size": 4096, "replay_size": 4_000_000, "replay_ratio": 1.0}
-    dqn = config_of("connect_four", "MLP 256-256", 16, 2048, 32, replay)
-    found: Json = {"dqn": training(dqn, repeats, warm_ups=5)}
+    replay = {"name": "dqn", "batch_size": 4096, "replay_size": 1_000_000, "replay_ratio": 1.0}
+    dqn = config_of("connect_four", "MLP 256-256", 16, 1024, 16, replay)
+    found: Json = {"dqn": training(dqn, repeats, warm_ups=3)}
+    report.progress(f"DQN: {report.spread(found['dqn']['steps_per_second']).as_text()} steps/s")
     for num_agents in (32, 128):
         config = resolve_config(
             "treasure_hunt",
@@ -271,7 +272,9 @@ def others(repeats: int) -> Json:
                 "total_steps": 2**50,
             },
         )
-        found[f"{num_agents} agents"] = training(config, repeats, warm_ups=2)
+        name = f"{num_agents} agents"
+        found[name] = training(config, repeats, warm_ups=2)
+        report.progress(f"{name}: {report.spread(found[name]['steps_per_second']).as_text()} steps/s")
     return found
 
 
