@@ -33,7 +33,7 @@ _BOOT = str(Path(boot.__file__).resolve())
 _LOAD_SECONDS = 60.0  # for the fork server to load everything
 _ANSWER_SECONDS = 5.0  # for its later answers: it forks within milliseconds, unless it was stopped
 _END_SECONDS = 10.0  # for a killed process to end
-_TRANSIENT = ("PYTEST_", "TORCHINDUCTOR_", "TRITON_")
+_TRANSIENT = ("PYTEST_", "TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TRITON_")
 _LIMITS = [name for name in dir(resource) if name.startswith("RLIMIT_")]
 _UNKNOWN_END = -signal.SIGKILL  # reported for a process whose fork server is lost
 

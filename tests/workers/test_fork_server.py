@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
 
 from senju.workers import fork_server
 from senju.workers.channel import Kind, Message
@@ -99,6 +100,17 @@ def test_processes_are_spawned_after_the_environment_has_changed(monkeypatch: py
     with started_process() as (handle, found):
         assert isinstance(handle._process, SpawnedProcess)
         assert found["variable"] == "1"
+
+
+def test_processes_are_forked_after_torch_has_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its compiler sets variables of its own, as when a learner compiles its first step on a GPU."""
+    before = set(os.environ)
+    torch.compile(lambda numbers: numbers * 2, backend="inductor")(torch.ones(3))
+    changed = [name for name in os.environ if name not in before]
+    for name in ("_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR", "TORCHINDUCTOR_OTHER", "TRITON_OTHER"):
+        monkeypatch.setenv(name, "1")
+    with started_process() as (handle, _):
+        assert isinstance(handle._process, ForkedProcess), changed
 
 
 def test_process_starts_in_a_folder_that_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
