@@ -34,6 +34,7 @@ _LOAD_SECONDS = 60.0  # for the fork server to load everything
 _ANSWER_SECONDS = 5.0  # for its later answers: it forks within milliseconds, unless it was stopped
 _END_SECONDS = 10.0  # for a killed process to end
 _TRANSIENT = ("PYTEST_", "TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TRITON_")
+_OF_SETUPTOOLS = os.path.join("setuptools", "_vendor")
 _LIMITS = [name for name in dir(resource) if name.startswith("RLIMIT_")]
 _UNKNOWN_END = -signal.SIGKILL  # reported for a process whose fork server is lost
 
@@ -57,8 +58,11 @@ def name_files(files: Sequence[int]) -> dict[str, Any]:
 
 
 def import_path() -> list[str]:
-    """The entries of `sys.path` that are text; Python ignores all others too."""
-    return [folder for folder in sys.path if isinstance(folder, str)]
+    """The entries of `sys.path` that are text; Python ignores all others too.
+
+    Without the packages that setuptools brings along: it adds them when torch's compiler loads it.
+    """
+    return [each for each in sys.path if isinstance(each, str) and not each.endswith(_OF_SETUPTOOLS)]
 
 
 class ForkServerLostError(Exception):
