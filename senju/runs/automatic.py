@@ -34,6 +34,7 @@ _MORE_SHARDS = 1.25  # than cores: threads that wait for the device use no core
 _THREADS_A_CORE = 2
 _USUAL_ROWS, _USUAL_SHARDS, _USUAL_MINIBATCH = 64, 4, 2048
 _LARGEST_MINIBATCH, _FEWEST_STEPS = 32768, 16  # of learning on a GPU
+_MOST_GROWTH = 32  # of the games, so that a given minibatch divides the batch
 _LARGEST_BATCH = 2**20  # decisions an update, where rollout_steps is automatic
 _FEWEST_UPDATES = 100  # of a whole run, where num_games is automatic
 _COMPILED_SPEEDUP = 4.0  # more than compiled kernels gain over eager ones
@@ -192,9 +193,17 @@ def _fitting(config: "RunConfig", wanted: Sequence[str], sizes: Sizes, minibatch
     if SIZES[1] not in wanted:
         rows = collect.games_per_shard
         unit = factor // math.gcd(factor, rows * steps * acting)
-        return Sizes(rows, -(-shards // unit) * unit, steps)
-    unit = factor // math.gcd(factor, shards * steps * acting)
-    return Sizes(max(rows // unit, 1) * unit, shards, steps)
+        fitting = Sizes(rows, -(-shards // unit) * unit, steps)
+    else:
+        unit = factor // math.gcd(factor, shards * steps * acting)
+        fitting = Sizes(max(rows // unit, 1) * unit, shards, steps)
+    if fitting.num_games > _MOST_GROWTH * rows * shards:
+        nearest = _largest_divisor([rows, shards, steps, acting], factor)
+        raise ConfigError(
+            f"algorithm.minibatch_size={factor} divides no batch of about {rows * shards} games × {steps} "
+            f"steps; try {nearest}, or auto"
+        )
+    return fitting
 
 
 def _divisor_near(number: int, wanted: int) -> int:

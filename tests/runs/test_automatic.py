@@ -299,3 +299,11 @@ def test_processor_is_asked_for_bfloat16(tmp_path: Path) -> None:
     file.write_text("processor : 0\nflags : fpu avx512f sse\n")
     assert not processor_has_bfloat16(file)
     assert not processor_has_bfloat16(tmp_path / "missing")
+
+
+def test_minibatch_that_fits_no_reasonable_sizes_is_refused() -> None:
+    given: Settings = {"collect": {"num_games": "auto"}, "algorithm": {"minibatch_size": 2047}}
+    with pytest.raises(
+        ConfigError, match=r"minibatch_size=2047 divides no batch .*; try 2\d*|try \d+, or auto"
+    ):
+        resolve_config("connect_four", {"device": "cpu"}, given)
