@@ -28,6 +28,7 @@ from senju.collect.policy_groups import device_groups
 from senju.collect.rollout import policies_in_play
 from senju.collect.slots import Slot
 from senju.collect.step_actor import StepActor
+from senju.cuda import is_out_of_memory
 from senju.errors import SenjuError
 from senju.games.game import Game
 from senju.models.model import Model
@@ -297,7 +298,7 @@ class EvaluationService:
 
     def _report(self, index: int, error: BaseException) -> None:
         where = f"evaluating on {self.program.device} for worker {index}"
-        if isinstance(error, torch.cuda.OutOfMemoryError):
+        if is_out_of_memory(error):
             where = f"{where}: {_OUT_OF_MEMORY}"
         with contextlib.suppress(SenjuError):  # the backend was dropped
             self._fail(error, where)

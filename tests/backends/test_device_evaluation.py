@@ -22,10 +22,6 @@ from senju.games import make_game
 from senju.models.model import Model
 from senju.runs.run_config import resolve_config
 
-needs_cuda = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
 ON_CPU = DeviceEvaluation("cpu")
 SEATINGS: dict[str, tuple[str, Settings]] = {
     "self-play": ("connect_four", {}),
@@ -166,7 +162,7 @@ def test_logits_that_are_no_numbers_are_refused_alike(evaluation: DeviceEvaluati
         found.collect()
 
 
-CUDA_CASES = [pytest.param(name, marks=needs_cuda) for name in SEATINGS]
+CUDA_CASES = [pytest.param(name, marks=pytest.mark.cuda) for name in SEATINGS]
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -179,7 +175,7 @@ def test_threads_with_a_gpu_play_the_bytes_of_the_serial_backend_with_it(name: s
 
 
 @pytest.mark.parametrize("kernels", ["eager", "repeatable"])
-@pytest.mark.parametrize("name", [pytest.param(name, marks=needs_cuda) for name in SAME_SHAPES])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.cuda) for name in SAME_SHAPES])
 def test_a_gpu_in_float32_chooses_nearly_what_the_cpu_chooses(name: str, kernels: str) -> None:
     """One rounded logit may turn a choice that lies at a boundary, and its game then differs."""
     plan = plan_of(name, DeviceEvaluation("cuda", "float32", kernels))

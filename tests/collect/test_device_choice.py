@@ -19,16 +19,7 @@ from senju.games.rows import ACTION, CLOCK
 from senju.kernels import pack_legal, random_word, unit_interval
 from tests.collect.test_exploration import deviations_from, exact_probabilities
 
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda",
-        marks=[
-            pytest.mark.cuda,
-            pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-        ],
-    ),
-]
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 SEED = 0x9E3779B97F4A7C15  # its upper bit is set
 
 

@@ -3,18 +3,13 @@
 from typing import Any
 
 import pytest
-import torch
 
 import senju
 from senju.config import Settings, merged
 from tests.conftest import Train
 from tests.training.test_trainer import saved_bytes
 
-needs_cuda = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
-DEVICES = ["cpu", pytest.param("cuda", marks=needs_cuda)]
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 KINDS: dict[str, Settings] = {
     "ppo": {},
     "pool": {"collect": {"seating": "opponents"}, "opponents": {"snapshot_interval": 1}},
